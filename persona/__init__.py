@@ -1,0 +1,1 @@
+"""One TOML file a persona; prompts are Markdown files under ``prompts/``."""

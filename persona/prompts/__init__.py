@@ -1,0 +1,1 @@
+"""Prompts as files, one folder level, one file a purpose and language."""

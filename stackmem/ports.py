@@ -1,0 +1,213 @@
+"""What stackmem asks of the outside, in its own words. At most four methods a port.
+
+Adapters translate their SDK's errors into ``TransientError`` (may work later) and ``PermanentError`` (will not).
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float32]
+Purpose = Literal["turn", "remember", "compare", "judge"]
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> datetime:
+        """Return the present as an aware UTC datetime."""
+        ...
+
+
+# --- chat ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call the model asked for. ``arguments`` is None where they could not be read even after repair."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """One request to a chat model. ``messages`` and ``tools`` have the shapes of OpenAI's chat completions."""
+
+    messages: Sequence[dict[str, Any]]
+    purpose: Purpose
+    timeout_s: float
+    tools: Sequence[dict[str, Any]] = ()
+    json_schema: dict[str, Any] | None = None  # the shape wanted of the answer; never together with tools
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class ChatAnswer:
+    """One answer. ``content`` is never None and never holds thinking; token counts are 0 where the server is silent."""
+
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class ChatModel(Protocol):
+    """A chat model. ``name`` is what a reply calls it: the model's id, or ``offline``."""
+
+    name: str
+
+    def complete(self, request: ChatRequest) -> ChatAnswer:
+        """Return the model's answer.
+
+        Raises TransientError (unreachable, slow, over its rate) or PermanentError (refused: key, balance, model id).
+        """
+        ...
+
+
+# --- embedding and index ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a vector depends on besides its text. Vectors of different fingerprints are never compared."""
+
+    name: str
+    dim: int
+    instruction: str = ""
+
+    def __str__(self) -> str:
+        """Return the form stored beside every vector and in the name of an index generation."""
+        suffix = "-" + hashlib.sha256(self.instruction.encode()).hexdigest()[:8] if self.instruction else ""
+        return f"{self.name}-{self.dim}{suffix}"
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors."""
+
+    fingerprint: Fingerprint
+    floor: float  # a similarity below this is noise; 0.0 where this embedder has no usable floor
+
+    def embed_queries(self, texts: Sequence[str]) -> Vector:
+        """Return unit vectors, shape (len(texts), dim), float32. Raises TransientError where a service is down."""
+        ...
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        """Return unit vectors, shape (len(texts), dim), float32. Raises TransientError where a service is down."""
+        ...
+
+    def ready(self) -> bool:
+        """Tell whether the model is loaded; loading happens at the first embedding, or by ``load``."""
+        ...
+
+    def load(self) -> None:
+        """Load the model now (seconds)."""
+        ...
+
+
+@dataclass(frozen=True)
+class IndexPoint:
+    """One memory as indexed: ``summary`` of shape (dim,), ``sources`` of shape (n, dim) with n >= 0.
+
+    ``payload`` holds owner, status, memory_type, entity_keys (list) and, as ISO 8601 strings in UTC, occurred_at,
+    occurred_from, occurred_to and said_at.
+    """
+
+    memory_id: str
+    summary: Vector
+    sources: Vector
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class IndexFilter:
+    """Which points count: of this owner, and, where given, of this status, type, any of these keys, in this time.
+
+    A point is in the time range when occurred_from..occurred_to overlaps [since, until], or said_at lies in it.
+    """
+
+    owner: str
+    status: str | None = "active"
+    memory_type: str | None = None
+    entity_keys: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class IndexHit:
+    """One hit: cosine similarity of the summary, and of the nearest source window (None where it has none)."""
+
+    memory_id: str
+    summary_score: float
+    source_score: float | None
+
+
+class VectorIndex(Protocol):
+    """One generation of the index: one point a memory, all of one fingerprint. Safe to call from several threads."""
+
+    def upsert(self, points: Sequence[IndexPoint]) -> None:
+        """Write or replace points; durable on return. Raises PermanentError on a wrong dimension."""
+        ...
+
+    def delete(self, memory_ids: Sequence[str]) -> None:
+        """Remove points; unknown ids are ignored; durable on return."""
+        ...
+
+    def search(self, query: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+        """Return the best ``limit`` points by summary and the best ``limit`` by sources, each with both scores.
+
+        At most 2 x limit hits, each memory once, in no promised order. ``query`` has shape (dim,).
+        """
+        ...
+
+    def scan(self, owner: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (memory_id, payload) of every point, of one owner where given, in order of id."""
+        ...
+
+
+class IndexStore(Protocol):
+    """The place where generations of the index live. One process owns it; search never stops while one is rebuilt."""
+
+    kind: str  # "edge", "local" or "server"
+
+    def open(self, fingerprint: Fingerprint) -> VectorIndex | None:
+        """Return the current generation, or None where there is none that can be opened with this fingerprint."""
+        ...
+
+    def begin(self, fingerprint: Fingerprint) -> VectorIndex:
+        """Return a new, empty generation beside the current one; an orphan of an earlier try is removed."""
+        ...
+
+    def swap(self) -> VectorIndex:
+        """Make the generation begun last the current one, durably, and return it; the old one is dropped."""
+        ...
+
+    def close(self) -> None:
+        """Flush, close every handle and give up the lock."""
+        ...
+
+
+# --- background ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A piece of work that may be waiting: the task's name and the id it takes."""
+
+    task: Literal["remember", "index", "compare", "reindex"]
+    id: int | str
+
+
+class Queue(Protocol):
+    """Hands hints to the workers. A hint may be lost: the database knows what is waiting."""
+
+    def put(self, hint: Hint) -> None:
+        """Hand over one hint; never raises and never waits more than milliseconds."""
+        ...

@@ -1,0 +1,65 @@
+"""Text at every entry, and the keys by which words and names are compared."""
+
+import re
+import unicodedata
+from typing import Any
+
+_LONE_OR_NUL = re.compile("[\x00\ud800-\udfff]")
+_DASHES = "-‐‑‒–—―−﹘﹣－ｰ~〜～"
+_SEPARATORS = re.compile(rf"[\s{re.escape(_DASHES)}_・･.,，、。'’\"”“]+")
+_KATAKANA_WORD = re.compile(r"[ァ-ヺ][ァ-ヺー]{2,}ー\Z")
+
+
+def clean(text: str) -> str:
+    """Replace NUL and lone surrogates by U+FFFD, so that any database and any JSON reader takes the text."""
+    return _LONE_OR_NUL.sub("\ufffd", text)
+
+
+def clean_json(value: Any) -> Any:
+    """Clean every string inside a JSON value, keys too."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(key)): clean_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_json(inner) for inner in value]
+    return value
+
+
+def fold(text: str) -> str:
+    """Return the text as compared by words: NFKC, case-folded."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def entity_key(name: str) -> str:
+    """Return the key under which spellings of one name meet; "" when nothing is left.
+
+    NFKC, case, white space, dashes and kana width do not count (``rtx3050ti`` = ``ＲＴＸ ３０５０ Ｔｉ`` = ``RTX-3050Ti``);
+    only a final ー of a katakana word of four characters or more is dropped (サーバー = サーバ, but ビール is not ビル).
+    """
+    key = _SEPARATORS.sub("", fold(name))
+    return key[:-1] if _KATAKANA_WORD.match(key) else key
+
+
+def bigrams(text: str) -> list[str]:
+    """Return the character bigrams of the folded text, in order, without white space and punctuation.
+
+    A one-character text gives that character.
+    """
+    letters = "".join(char for char in fold(text) if unicodedata.category(char)[0] in "LN")
+    return [letters[i : i + 2] for i in range(len(letters) - 1)] or ([letters] if letters else [])
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a conservative number of Qwen tokens: 4 ASCII characters a token, 0.9 tokens any other character."""
+    ascii_count = sum(char.isascii() for char in text)
+    return int(ascii_count / 3.5 + (len(text) - ascii_count) * 0.9) + 1
+
+
+def cut_at_sentence(text: str, limit: int) -> str:
+    """Return at most ``limit`` characters, ending with a sentence where one ends in the second half."""
+    if len(text) <= limit:
+        return text
+    head = text[:limit]
+    end = max(head.rfind(mark) for mark in "。！？!?．.\n")
+    return head[: end + 1] if end >= limit // 2 else head
