@@ -1,0 +1,40 @@
+"""Time: the real clock, and the reading and showing of times."""
+
+import re
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+
+from stackmem.exceptions import InvalidInput
+
+_DATE_ONLY = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
+AHEAD = timedelta(minutes=5)  # how far a client's clock may run ahead of ours
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """Return the present as an aware UTC datetime."""
+        return datetime.now(UTC)
+
+
+def read_time(value: object, zone: tzinfo, *, end_of_day: bool = False) -> datetime:
+    """Return an aware UTC datetime from ISO 8601; a naive time is read in ``zone``.
+
+    A date alone is its first moment, or its last with ``end_of_day``. Raises InvalidInput with one sentence.
+    """
+    text = str(value).strip()
+    try:
+        if _DATE_ONLY.match(text):
+            day = date.fromisoformat(text)
+            moment = datetime.combine(day, time.max if end_of_day else time.min)
+        else:
+            moment = datetime.fromisoformat(text)
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        return aware.astimezone(UTC)
+    except (ValueError, OverflowError) as exc:
+        raise InvalidInput(f"{text[:40]!r} is not a time in ISO 8601, such as 2026-07-23T01:00:00+09:00.") from exc
+
+
+def show_time(moment: datetime | None, zone: tzinfo) -> str | None:
+    """Return ISO 8601 with the zone, to the second; None for None."""
+    return moment.astimezone(zone).isoformat(timespec="seconds") if moment else None

@@ -1,0 +1,147 @@
+"""Settings: the only reader of STACKMEM_* variables and of ``.env``."""
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from stackmem.exceptions import SettingsError
+
+PREFIX = "STACKMEM_"
+OFFLINE = "offline"
+
+
+def _json_object(value: Any) -> Any:
+    import json
+
+    if isinstance(value, str):
+        if not value.strip():
+            return None
+        try:
+            value = json.loads(value)
+        except ValueError as exc:
+            raise ValueError("must be a JSON object") from exc
+    if value is not None and not isinstance(value, dict):
+        raise ValueError("must be a JSON object")
+    return value
+
+
+ExtraBody = Annotated[dict[str, Any] | None, NoDecode, BeforeValidator(_json_object)]
+
+
+class Settings(BaseSettings):
+    """Every setting, its default and, in ``description``, what a maker needs to know of it."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=".env", env_file_encoding="utf-8", extra="ignore", env_ignore_empty=True
+    )
+
+    home: Path = Field(Path("~/.stackmem"), description="Folder of the database, the index and the key file.")
+    database_url: str = Field("", description="Where the turns are kept. Empty: `stackmem.db` in the home folder.")
+    broker_url: str = Field("memory://", description="Celery's broker. `memory://` works inside `stackmem up` alone.")
+    index_url: str = Field("edge:", description="The index: `edge:` (Qdrant Edge) or `local:` (QdrantClient(path=…)).")
+    chat_base_url: str = Field("", description="OpenAI-compatible address of the model that talks, ending in `/v1`.")
+    chat_api_key: SecretStr = Field(SecretStr(""), description="Its key, where it wants one.")
+    chat_model: str = Field(OFFLINE, description="Its model id. `offline`: rules only, no model.")
+    chat_extra_body: ExtraBody = Field(None, description="JSON sent with every request, e.g. to turn thinking off.")
+    chat_timeout_s: float = Field(10.0, gt=0, le=3600, description="Longest wait for one call of the model.")
+    turn_timeout_s: float = Field(12.0, gt=0, le=3600, description="Longest wait for one whole turn.")
+    prompt_tokens: int = Field(3500, ge=1000, description="Budget of a live prompt, in (estimated) tokens.")
+    memory_base_url: str = Field(
+        "", description="The same four for the model that makes memories; the chat's if unset."
+    )
+    memory_api_key: SecretStr = Field(SecretStr(""), description="Its key.")
+    memory_model: str = Field("", description="Its model id; `offline` works here too.")
+    memory_extra_body: ExtraBody = Field(None, description="JSON sent with every request to it.")
+    memory_timeout_s: float = Field(120.0, gt=0, le=3600, description="Longest wait for one call of it.")
+    embedder: Literal["use"] = Field("use", description="What turns text into vectors: `use`, bundled, on the CPU.")
+    persona: str = Field("stackchan", description="A persona's name, or the path of its TOML file.")
+    timezone: str = Field("Asia/Tokyo", description="Zone in which times are read and shown.")
+    host: str = Field("127.0.0.1", description="Address to listen on. `0.0.0.0`: the whole LAN.")
+    port: int = Field(8765, ge=0, le=65535, description="Port to listen on.")
+
+    @field_validator("home")
+    @classmethod
+    def _expand(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
+            raise ValueError(f"{value!r} is not a known time zone, such as Asia/Tokyo") from exc
+        return value
+
+    @field_validator("index_url")
+    @classmethod
+    def _known_index(cls, value: str) -> str:
+        if not value.startswith(("edge:", "local:")):
+            raise ValueError("must be edge: or local:, with a folder after it where it is not the home folder's")
+        return value
+
+    @field_validator("chat_base_url", "memory_base_url")
+    @classmethod
+    def _http(cls, value: str) -> str:
+        if value and value != OFFLINE and not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return value.rstrip("/")
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of ``STACKMEM_TIMEZONE``."""
+        return ZoneInfo(self.timezone)
+
+    @property
+    def database(self) -> str:
+        """The database's address, the default filled in."""
+        return self.database_url or f"sqlite:///{self.home / 'stackmem.db'}"
+
+    @property
+    def index_folder(self) -> Path:
+        """The folder of an embedded index."""
+        kind, _, folder = self.index_url.partition(":")
+        if folder:
+            return Path(folder).expanduser().absolute()
+        return self.home / "index" if kind == "edge" else self.home / "index" / "local"
+
+    @property
+    def chat_is_offline(self) -> bool:
+        """Whether no chat model is set."""
+        return not self.chat_base_url or OFFLINE in (self.chat_base_url, self.chat_model)
+
+    @property
+    def memory_is_offline(self) -> bool:
+        """Whether memories are made by the offline rules."""
+        if self.memory_model == OFFLINE or self.memory_base_url == OFFLINE:
+            return True
+        return self.chat_is_offline and not self.memory_base_url
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings; ``overrides`` win. Raises SettingsError with one line that names the wrong one."""
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        name = PREFIX + str(first["loc"][0]).upper() if first["loc"] else "A setting"
+        reason = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{name} is wrong: {reason[:1].lower() + reason[1:]}.") from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"The .env file could not be read: {exc}.") from exc
+
+
+def unknown_settings() -> list[str]:
+    """Return one sentence for each STACKMEM_* variable that nothing reads."""
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    sentences = []
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name not in known and not name.startswith(PREFIX + "TEST_"):
+            near = get_close_matches(name, known, n=1)
+            sentences.append(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else "."))
+    return sentences

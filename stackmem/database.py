@@ -1,0 +1,140 @@
+"""Open the database, migrate it, and lend work to one worker at a time."""
+
+import logging
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import peewee
+from peewee import SqliteDatabase
+from playhouse.db_url import connect
+from playhouse.migrations import Runner
+
+from stackmem.exceptions import Conflict, SettingsError
+from stackmem.models import Lease, proxy
+from stackmem.ports import Clock
+
+log = logging.getLogger(__name__)
+
+LEASE = 90  # seconds
+RENEW = 30  # seconds
+
+# WAL: readers never wait for the writer. FULL: an acknowledged turn survives a power cut.
+# secure_delete: what is forgotten is overwritten. https://sqlite.org/pragma.html
+PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "busy_timeout": 10_000, "foreign_keys": 1, "secure_delete": 1}
+
+
+def open_database(url: str) -> Any:
+    """Connect, migrate and bind the models to the database at ``url``; return it.
+
+    Raises SettingsError with one sentence when it cannot be opened or belongs to a newer stackmem.
+    """
+    if url.startswith("sqlite:"):
+        database = _sqlite(url)
+    else:
+        try:
+            database = connect(url.replace("postgresql://", "postgresql+pool://", 1))
+        except (RuntimeError, ValueError, ImportError, peewee.ImproperlyConfigured) as exc:
+            raise SettingsError(f"STACKMEM_DATABASE_URL is wrong: {exc}") from exc
+    proxy.initialize(database)
+    try:
+        migrate(database)
+    except (peewee.DatabaseError, peewee.InterfaceError, sqlite3.Error) as exc:
+        raise SettingsError(
+            f"The database cannot be used ({exc}). Check STACKMEM_DATABASE_URL and the folder."
+        ) from exc
+    return database
+
+
+def _sqlite(url: str) -> Any:
+    path = Path(url.split("///", 1)[-1])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise SettingsError(f"STACKMEM_HOME is wrong: {path.parent} cannot be written ({exc.strerror}).") from exc
+    return SqliteDatabase(str(path), pragmas=PRAGMAS, timeout=10)
+
+
+def migrate(database: Any) -> list[str]:
+    """Apply the numbered migrations not yet applied; return their names."""
+    runner = Runner(database, str(Path(__file__).parent / "migrations"))
+    with database.connection_context():
+        unknown = [row.name for row in runner.status() if row.path is None]
+        if unknown:
+            raise SettingsError(f"This store was written by a newer stackmem ({unknown[-1]}): install that version.")
+        if all(row.applied for row in runner.status()):
+            return []
+        with _migration_lock(database):
+            return list(runner.up())
+
+
+@contextmanager
+def _migration_lock(database: Any) -> Iterator[None]:
+    # Two processes may start at once: the second waits, then finds nothing left to apply.
+    if isinstance(database, SqliteDatabase):
+        with database.atomic("EXCLUSIVE"):
+            yield
+    else:
+        with database.atomic():
+            database.execute_sql("SELECT pg_advisory_xact_lock(8765)")
+            yield
+
+
+def transaction() -> AbstractContextManager[Any]:
+    """One transaction that takes SQLite's write lock at once, so that it never fails half-way for being late."""
+    if isinstance(proxy.obj, SqliteDatabase):
+        return proxy.atomic("IMMEDIATE")  # type: ignore[no-any-return]
+    return proxy.atomic()  # type: ignore[no-any-return]
+
+
+class Held:
+    """A lease that is held and renewed until it is released."""
+
+    def __init__(self, name: str, holder: str, clock: Clock):
+        self.name, self.holder, self._clock = name, holder, clock
+
+    def check(self) -> None:
+        """Raise Conflict unless the lease is still ours; call it inside the transaction that writes the result."""
+        ours = Lease.update(until=self._clock.now() + timedelta(seconds=LEASE)).where(
+            Lease.name == self.name, Lease.holder == self.holder
+        )
+        if not ours.execute():
+            raise Conflict(f"The lease on {self.name} was lost to another worker.")
+
+    def _renew(self, stop: threading.Event) -> None:
+        while not stop.wait(RENEW):
+            try:
+                with proxy.connection_context():
+                    self.check()
+            except (Conflict, peewee.DatabaseError) as exc:
+                log.warning("lease %s not renewed: %s", self.name, exc)
+
+
+@contextmanager
+def lease(name: str, clock: Clock) -> Iterator[Held | None]:
+    """Hold ``name`` while the block runs, renewing the lease; yield None when another worker holds it."""
+    now = clock.now()
+    held = Held(name, uuid.uuid4().hex, clock)
+    row = {"name": name, "holder": held.holder, "until": now + timedelta(seconds=LEASE)}
+    with transaction():
+        Lease.delete().where(Lease.name == name, Lease.until < now).execute()
+        taken = Lease.insert(row).on_conflict_ignore().execute()
+        mine = Lease.select().where(Lease.name == name, Lease.holder == held.holder).exists()
+    if not mine:
+        log.debug("%s is held by another worker (%s)", name, taken)
+        yield None
+        return
+    stop = threading.Event()
+    renewer = threading.Thread(target=held._renew, args=(stop,), name=f"lease {name}", daemon=True)
+    renewer.start()
+    try:
+        yield held
+    finally:
+        stop.set()
+        renewer.join()
+        Lease.delete().where(Lease.name == name, Lease.holder == held.holder).execute()

@@ -1,0 +1,230 @@
+"""The rows. Turns are the truth; memories, vectors and the index are derived from them."""
+
+from peewee import (
+    AutoField,
+    BlobField,
+    BooleanField,
+    CompositeKey,
+    DatabaseProxy,
+    FloatField,
+    ForeignKeyField,
+    IntegerField,
+    Model,
+    TextField,
+)
+
+from stackmem.fields import ReadableJSONField, UTCField
+
+proxy = DatabaseProxy()  # bound by database.open_database; nothing connects at import
+
+
+class Row(Model):
+    """What every table shares."""
+
+    class Meta:
+        database = proxy
+        legacy_table_names = False
+
+
+class Owner(Row):
+    """Whose memories: the unit of order for compare and index, and of every filter."""
+
+    name = TextField(primary_key=True)
+    index_enqueued_at = UTCField(null=True)
+    compare_enqueued_at = UTCField(null=True)
+    retry_at = UTCField(null=True)  # compare not before this, after the model was down
+    delays = IntegerField(default=0)  # how often in a row it was down
+
+
+class Session(Row):
+    """Turns of one owner. ``name`` is the session_id outside; the same name again opens the next ``seq``."""
+
+    id = AutoField()
+    owner = TextField()
+    name = TextField()
+    seq = IntegerField()
+    named = BooleanField()  # by the client
+    device = TextField(null=True)
+    imported = TextField(null=True)  # the key by which the same file again finds it
+    both_speakers = BooleanField(default=False)
+    started_at = UTCField()
+    received_at = UTCField()  # our clock at the last turn: the idle limit counts from here
+    ended_at = UTCField(null=True)
+    looked_to = IntegerField(default=0)  # the last turn a look has seen
+    look_due = BooleanField(default=False)  # the owner began another session since
+    enqueued_at = UTCField(null=True)
+    retry_at = UTCField(null=True)
+    delays = IntegerField(default=0)  # how often in a row the model was down
+    attempts = IntegerField(default=0)  # how often in a row its answer was bad
+
+    class Meta:
+        indexes = ((("owner", "name", "seq"), True), (("owner", "imported"), True))
+
+
+class Turn(Row):
+    """One exchange. ``state``: open, pending, kept, skipped or failed."""
+
+    id = AutoField()
+    uid = TextField(unique=True)
+    session = ForeignKeyField(Session, backref="turns", on_delete="RESTRICT")
+    ordinal = IntegerField()
+    owner = TextField()
+    at = UTCField()
+    received_at = UTCField()
+    user = TextField()
+    reply = TextField(default="")
+    emotion = TextField(default="neutral")
+    action = TextField(default="none")
+    state = TextField()
+    key = TextField(null=True, unique=True)  # owner, device and the client's key: a retry finds the stored answer
+    model = TextField(null=True)
+    degraded = BooleanField(default=False)
+    imported = BooleanField(default=False)
+    searched = BooleanField(default=False)
+    memory_ids = ReadableJSONField(default=list)
+    model_calls = IntegerField(default=0)
+    tokens = ReadableJSONField(default=dict)
+    durations_ms = ReadableJSONField(default=dict)
+
+    class Meta:
+        indexes = ((("session", "ordinal"), True), (("owner", "state"), False), (("session", "state"), False))
+
+
+class ToolTrace(Row):
+    """One tool call of a turn: what was asked, what came back, how long it took."""
+
+    id = AutoField()
+    turn = ForeignKeyField(Turn, backref="calls", on_delete="CASCADE")
+    ordinal = IntegerField()
+    tool = TextField()
+    arguments = ReadableJSONField()
+    hits = ReadableJSONField(default=list)
+    relaxed = ReadableJSONField(default=list)
+    note = TextField(default="")
+    duration_ms = FloatField()
+
+
+class Window(Row):
+    """One look of the memory model at a session, as it can be replayed: which turns, which prompt, which model."""
+
+    id = AutoField()
+    session = ForeignKeyField(Session, backref="windows", on_delete="CASCADE")
+    owner = TextField(index=True)
+    turn_ids = ReadableJSONField()
+    final = BooleanField()  # the session had ended
+    prompt_version = TextField()
+    model = TextField()
+    created_at = UTCField()
+    compared = BooleanField(default=False)
+    compare_attempts = IntegerField(default=0)
+
+
+class Memory(Row):
+    """One topic over several turns. ``origin``: made, edited, merged or imported."""
+
+    id = TextField(primary_key=True)
+    owner = TextField()
+    topic = TextField()
+    summary = TextField()
+    entities = ReadableJSONField(default=list)
+    entity_keys = ReadableJSONField(default=list)
+    memory_type = TextField()
+    occurred_at = UTCField()
+    occurred_from = UTCField()
+    occurred_to = UTCField()
+    said_at = UTCField()
+    status = TextField(default="active")
+    superseded_by = TextField(null=True)
+    revision = IntegerField(default=0)
+    origin = TextField(default="made")
+    window = ForeignKeyField(Window, null=True, backref="memories", on_delete="SET NULL")
+    created_at = UTCField()
+    version = IntegerField(default=1)  # raised by every change the index must see
+    outdated = BooleanField(default=True, index=True)  # the index does not hold this version yet
+    neighbours = ReadableJSONField(default=list)  # nearest other memories, found while indexing; compare reads them
+
+    class Meta:
+        indexes = ((("owner", "status"), False),)
+
+
+class MemoryEntity(Row):
+    """A memory under one of its normalised names."""
+
+    memory = ForeignKeyField(Memory, on_delete="CASCADE")
+    owner = TextField()
+    key = TextField()
+
+    class Meta:
+        primary_key = CompositeKey("memory", "key")
+        indexes = ((("owner", "key"), False),)
+
+
+class MemorySource(Row):
+    """A memory and one of the turns it was made of."""
+
+    memory = ForeignKeyField(Memory, backref="sources", on_delete="CASCADE")
+    turn = ForeignKeyField(Turn, backref="memories", on_delete="CASCADE")
+
+    class Meta:
+        primary_key = CompositeKey("memory", "turn")
+
+
+class MemoryVector(Row):
+    """One stored vector: of the summary (ordinal 0) or of one window of source words (1, 2, …)."""
+
+    memory = ForeignKeyField(Memory, backref="vectors", on_delete="CASCADE")
+    fingerprint = TextField()
+    ordinal = IntegerField()
+    text_hash = TextField()  # of the text it was made from: another text needs another vector
+    vector = BlobField()  # float32, little-endian
+
+    class Meta:
+        primary_key = CompositeKey("memory", "fingerprint", "ordinal")
+
+
+class PointDeletion(Row):
+    """A point that must leave the index; the row goes when it has left."""
+
+    memory_id = TextField(primary_key=True)
+    owner = TextField()
+
+
+class Job(Row):
+    """Long work that whoever owns the index does, with its progress."""
+
+    id = AutoField()
+    kind = TextField()
+    owner = TextField(null=True)
+    arguments = ReadableJSONField(default=dict)
+    state = TextField(default="waiting")  # waiting, running, done, failed
+    done = IntegerField(default=0)
+    total = IntegerField(default=0)
+    message = TextField(default="")
+    created_at = UTCField()
+    enqueued_at = UTCField(null=True)
+    finished_at = UTCField(null=True)
+
+
+class Lease(Row):
+    """Who works at something, until when. A dead worker's lease runs out."""
+
+    name = TextField(primary_key=True)
+    holder = TextField()
+    until = UTCField()
+
+
+class Device(Row):
+    """A robot or client with a token. Only the token's hash is stored."""
+
+    id = AutoField()
+    name = TextField(unique=True)
+    owner = TextField()
+    token_hash = TextField(unique=True)
+    created_at = UTCField()
+    revoked_at = UTCField(null=True)
+
+
+TABLES = [
+    Owner, Session, Turn, ToolTrace, Window, Memory, MemoryEntity, MemorySource, MemoryVector,
+    PointDeletion, Job, Lease, Device,
+]  # fmt: skip
