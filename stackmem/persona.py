@@ -78,9 +78,9 @@ def tools(language: Language) -> list[dict[str, Any]]:
     return json.loads(prompt_file(f"tools.{language}.json"))  # type: ignore[no-any-return]
 
 
-def render(name: str, **values: object) -> str:
+def render(file: str, /, **values: object) -> str:
     """Return a prompt with its ``$placeholders`` filled in. Raises KeyError for one that is missing."""
-    return Template(prompt_file(name)).substitute({key: str(value) for key, value in values.items()}).strip()
+    return Template(prompt_file(file)).substitute({key: str(value) for key, value in values.items()}).strip()
 
 
 def turn_prompt(persona: Persona, now: str, zone: str) -> str:

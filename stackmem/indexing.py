@@ -1,0 +1,241 @@
+"""Embed memories, keep their vectors in the database, put them into the index; rebuild the index from the rows."""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stackmem import sources
+from stackmem.database import transaction
+from stackmem.models import Memory, MemoryVector, Owner, PointDeletion, Turn
+from stackmem.ports import Embedder, IndexFilter, IndexPoint, IndexStore, Vector, VectorIndex
+
+log = logging.getLogger(__name__)
+
+BATCH = 64  # memories embedded, upserted and marked together
+WINDOW = 2  # source turns in one source window (about 5 lines); windows slide by one turn
+WINDOWS = 16  # source windows of one memory at most
+CHARACTERS = 2000  # of one text that are embedded
+NEIGHBOURS = 5  # nearest older memories kept for compare
+NEAR = 0.35  # similarity from which a memory is a neighbour
+
+Progress = Callable[[int, int], None]
+
+
+class IndexHandle:
+    """The current generation of the index, exchanged when a new one is ready. None: none could be opened yet."""
+
+    def __init__(self, store: IndexStore | None, embedder: Embedder):
+        self.store, self.embedder = store, embedder
+        self.current: VectorIndex | None = store.open(embedder.fingerprint) if store else None
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of index: edge, local, server, or none in a process that does not own it."""
+        return self.store.kind if self.store else "none"
+
+    def close(self) -> None:
+        """Close the store and give up its lock."""
+        self.current = None
+        if self.store:
+            self.store.close()
+
+
+def summary_text(memory: Memory) -> str:
+    """Return the text of a memory's summary vector."""
+    return f"{memory.topic}\n{memory.summary}"[:CHARACTERS]
+
+
+def source_windows(turns: Sequence[Turn]) -> list[str]:
+    """Return the texts of a memory's source vectors: windows over its source turns, sliding by one turn."""
+    lines = ["\n".join(part for part in (turn.user, turn.reply) if part) for turn in turns]
+    count = max(1, len(lines) - WINDOW + 1)
+    step = max(1, -(-count // WINDOWS))  # many turns: fewer windows, evenly spread
+    windows = ["\n".join(lines[i : i + WINDOW])[:CHARACTERS] for i in range(0, count, step)]
+    return [window for window in windows if window.strip()]
+
+
+def payload(memory: Memory) -> dict[str, Any]:
+    """Return what the index filters by, besides the vectors."""
+    return {
+        "owner": memory.owner,
+        "status": memory.status,
+        "memory_type": memory.memory_type,
+        "entity_keys": memory.entity_keys,
+        **{
+            name: getattr(memory, name).isoformat(timespec="seconds")
+            for name in ("occurred_at", "occurred_from", "occurred_to", "said_at")
+        },
+    }
+
+
+def index_owner(handle: IndexHandle, owner: str, progress: Progress | None = None) -> int:
+    """Bring an owner's memories into the index, batch by batch; return how many points were written.
+
+    Returns 0 at once when nothing is outdated. Raises TransientError when the embedder or the index is down.
+    """
+    if handle.current is None:
+        return 0
+    total = _outdated(owner).count()
+    done = 0
+    _delete_points(handle.current, owner)
+    while batch := list(_outdated(owner).order_by(Memory.id).limit(BATCH)):
+        _write(handle.current, handle.embedder, batch)
+        done += len(batch)
+        if progress:
+            progress(done, max(total, done))
+    return done
+
+
+def _outdated(owner: str) -> Any:
+    return Memory.select().where(Memory.outdated, Memory.owner == owner)
+
+
+def _write(index: VectorIndex, embedder: Embedder, batch: Sequence[Memory]) -> None:
+    """Embed, store the vectors, upsert durably, and only then mark: in this order nothing can be lost."""
+    points = points_of(batch, embedder)
+    index.upsert([point for point in points if point.payload["status"] != "forgotten"])
+    neighbours = {
+        point.memory_id: _neighbours(index, memory, point) for memory, point in zip(batch, points, strict=True)
+    }
+    with transaction():
+        for memory in batch:
+            # A change made meanwhile raised the version: that one stays outdated.
+            Memory.update(outdated=False, neighbours=neighbours[memory.id]).where(
+                Memory.id == memory.id, Memory.version == memory.version
+            ).execute()
+        Owner.update(index_enqueued_at=None).where(Owner.name == batch[0].owner).execute()
+
+
+def _neighbours(index: VectorIndex, memory: Memory, point: IndexPoint) -> list[str]:
+    if memory.status != "active":
+        return []
+    hits = index.search(point.summary, IndexFilter(memory.owner), NEIGHBOURS + 1)
+    near = [hit for hit in hits if hit.memory_id != memory.id and hit.summary_score >= NEAR]
+    near.sort(key=lambda hit: (-hit.summary_score, hit.memory_id))
+    return [hit.memory_id for hit in near[:NEIGHBOURS]]
+
+
+def _delete_points(index: VectorIndex, owner: str) -> None:
+    ids = [row.memory_id for row in PointDeletion.select().where(PointDeletion.owner == owner)]
+    if ids:
+        index.delete(ids)
+        PointDeletion.delete().where(PointDeletion.memory_id.in_(ids)).execute()
+
+
+# --- vectors ---------------------------------------------------------------------------------------------------------
+
+
+def points_of(memories: Sequence[Memory], embedder: Embedder) -> list[IndexPoint]:
+    """Return the points of memories, from stored vectors where they are current; new ones are embedded and stored."""
+    texts = _texts(memories)
+    stored = _stored_vectors([memory.id for memory in memories], str(embedder.fingerprint))
+    missing = [
+        (memory_id, ordinal, text)
+        for memory_id, parts in texts.items()
+        for ordinal, text in enumerate(parts)
+        if (memory_id, ordinal, _text_hash(text)) not in stored
+    ]
+    if missing:
+        vectors = embedder.embed_documents([text for _, _, text in missing])
+        _store_vectors(missing, vectors, texts, embedder)
+        for (memory_id, ordinal, text), vector in zip(missing, vectors, strict=True):
+            stored[memory_id, ordinal, _text_hash(text)] = vector
+    return [_point(memory, texts[memory.id], stored, embedder.fingerprint.dim) for memory in memories]
+
+
+def _texts(memories: Sequence[Memory]) -> dict[str, list[str]]:
+    turns = sources.source_turns([memory.id for memory in memories])
+    return {memory.id: [summary_text(memory), *source_windows(turns[memory.id])] for memory in memories}
+
+
+def _text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _stored_vectors(memory_ids: Sequence[str], fingerprint: str) -> dict[tuple[str, int, str], Vector]:
+    rows = MemoryVector.select().where(
+        MemoryVector.memory.in_(list(memory_ids)), MemoryVector.fingerprint == fingerprint
+    )
+    return {
+        (row.memory_id, row.ordinal, row.text_hash): np.frombuffer(bytes(row.vector), dtype="<f4") for row in rows
+    }
+
+
+def _store_vectors(
+    missing: Iterable[tuple[str, int, str]], vectors: Vector, texts: dict[str, list[str]], embedder: Embedder
+) -> None:
+    fingerprint = str(embedder.fingerprint)
+    rows = [
+        {
+            "memory": memory_id,
+            "fingerprint": fingerprint,
+            "ordinal": ordinal,
+            "text_hash": _text_hash(text),
+            "vector": np.asarray(vector, dtype="<f4").tobytes(),
+        }
+        for (memory_id, ordinal, text), vector in zip(missing, vectors, strict=True)
+    ]
+    with transaction():
+        for row in rows:
+            MemoryVector.replace(row).execute()
+        for memory_id, parts in texts.items():
+            # Windows that no longer exist (a source was added or left).
+            MemoryVector.delete().where(
+                MemoryVector.memory == memory_id,
+                MemoryVector.fingerprint == fingerprint,
+                MemoryVector.ordinal >= len(parts),
+            ).execute()
+
+
+def _point(
+    memory: Memory, parts: Sequence[str], stored: dict[tuple[str, int, str], Vector], dim: int
+) -> IndexPoint:
+    vectors = [stored[memory.id, ordinal, _text_hash(text)] for ordinal, text in enumerate(parts)]
+    windows = np.stack(vectors[1:]) if vectors[1:] else np.zeros((0, dim), dtype=np.float32)
+    return IndexPoint(memory.id, vectors[0], windows, payload(memory))
+
+
+# --- rebuild ---------------------------------------------------------------------------------------------------------
+
+
+def reindex(handle: IndexHandle, progress: Progress | None = None) -> int:
+    """Fill a new generation beside the old one from the stored vectors, then swap; return the number of points.
+
+    Search goes on with the old generation meanwhile. What changes meanwhile stays outdated and follows.
+    """
+    store = handle.store
+    assert store is not None, "only the owner of the index rebuilds it"
+    new = store.begin(handle.embedder.fingerprint)
+    total = Memory.select().where(Memory.status != "forgotten").count()
+    done, after = 0, ""
+    versions: dict[str, int] = {}
+    while batch := _next_batch(after):
+        new.upsert(points_of(batch, handle.embedder))
+        versions |= {memory.id: memory.version for memory in batch}
+        done, after = done + len(batch), batch[-1].id
+        if progress:
+            progress(done, max(total, done))
+    _catch_up(new, handle.embedder, versions)
+    handle.current = store.swap()
+    return done
+
+
+def _next_batch(after: str) -> list[Memory]:
+    rows = Memory.select().where(Memory.id > after, Memory.status != "forgotten")
+    return list(rows.order_by(Memory.id).limit(BATCH))
+
+
+def _catch_up(new: VectorIndex, embedder: Embedder, versions: dict[str, int]) -> None:
+    """Bring in what was indexed into the old generation after its batch had been read."""
+    current = {
+        row.id: row.version for row in Memory.select(Memory.id, Memory.version).where(Memory.status != "forgotten")
+    }
+    changed = [memory_id for memory_id, version in current.items() if versions.get(memory_id) != version]
+    for start in range(0, len(changed), BATCH):
+        rows = list(Memory.select().where(Memory.id.in_(changed[start : start + BATCH])))
+        new.upsert(points_of(rows, embedder))
+    new.delete([memory_id for memory_id in versions if memory_id not in current])
+    log.info("index rebuilt: %d points, %d changed meanwhile", len(current), len(changed))

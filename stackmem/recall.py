@@ -1,0 +1,278 @@
+"""What ``search_memory`` and ``read_memory_source`` do: filter, rank, re-read the sources. Nothing here writes."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stackmem import sources
+from stackmem.clock import read_time
+from stackmem.exceptions import InvalidInput, StackmemError, TransientError
+from stackmem.indexing import IndexHandle
+from stackmem.lexical import bm25
+from stackmem.models import Memory
+from stackmem.ports import Embedder, IndexFilter, IndexHit, Vector
+from stackmem.text import clean, entity_key
+
+POOL = 100  # best by summary and best by source words that are ranked
+CANDIDATES = 5
+CHECKED = 3  # candidates whose source turns are re-read
+NORMALISE_FROM = 20  # active memories: below it a mean and a deviation say nothing
+LEXICAL = 0.3  # weight of the words beside the vectors, measured on four Japanese logs (benchmarks/recall.py)
+TIE_MARGIN = 0.02  # of plain similarity
+TIE_MARGIN_NORMALISED = 0.10  # of summed z-scores
+TYPES = ("episode", "decision", "preference")
+QUERY_LIMIT = 1000  # characters
+
+
+@dataclass(frozen=True)
+class SearchArguments:
+    """The arguments of ``search_memory``, read from whatever the model sent."""
+
+    query: str
+    where: IndexFilter
+    exact: bool = False
+
+    @property
+    def dated(self) -> bool:
+        """Whether a date range was given."""
+        return self.where.since is not None or self.where.until is not None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A memory found: its row, the index's similarity of the summary, and the score it was ordered by."""
+
+    memory: Memory
+    retrieval_score: float
+    rank_score: float
+
+
+@dataclass
+class ToolResult:
+    """What a tool gives the model (``content``) and the trace (the rest)."""
+
+    content: dict[str, Any]
+    hits: list[dict[str, Any]] = field(default_factory=list)
+    relaxed: list[str] = field(default_factory=list)
+    note: str = ""
+    embed_ms: float = 0.0
+    search_ms: float = 0.0
+
+
+def _text_list(value: Any) -> list[str]:
+    if isinstance(value, str):
+        value = [value]
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InvalidInput("entities is a list of names.")
+    return [clean(item) for item in value if item.strip()]
+
+
+def read_arguments(owner: str, given: dict[str, Any], zone: tzinfo) -> SearchArguments:
+    """Read the arguments of ``search_memory``. Raises InvalidInput with a sentence that the model can act on."""
+    query = given.get("query")
+    if not isinstance(query, str) or not query.strip():
+        raise InvalidInput("query is missing: say in a short sentence what to look for.")
+    memory_type = given.get("memory_type") or None
+    if memory_type is not None and memory_type not in TYPES:
+        raise InvalidInput(f"memory_type is one of {', '.join(TYPES)}, or left out.")
+    since, until = given.get("since") or None, given.get("until") or None
+    keys = [key for key in map(entity_key, _text_list(given.get("entities"))) if key]
+    where = IndexFilter(
+        owner,
+        memory_type=memory_type,
+        entity_keys=tuple(dict.fromkeys(keys)),
+        since=read_time(since, zone) if since else None,
+        until=read_time(until, zone, end_of_day=True) if until else None,
+    )
+    return SearchArguments(clean(query)[:QUERY_LIMIT], where, exact=given.get("exact") is True)
+
+
+class Recall:
+    """The two tools over one index, one embedder and the database."""
+
+    def __init__(self, index: IndexHandle, embedder: Embedder, zone: tzinfo):
+        self._index, self._embedder, self._zone = index, embedder, zone
+
+    def call(self, owner: str, session_id: int | None, tool: str, arguments: dict[str, Any] | None) -> ToolResult:
+        """Run one tool call of the model; a wrong one is answered with a sentence, never an exception."""
+        try:
+            if arguments is None:
+                raise InvalidInput("The arguments could not be read: send one JSON object.")
+            if tool == "search_memory":
+                return self.search_memory(owner, session_id, arguments)
+            if tool == "read_memory_source":
+                return self.read_memory_source(owner, arguments)
+            raise InvalidInput(f"There is no tool {tool[:40]!r}.")
+        except StackmemError as exc:
+            return ToolResult({"error": str(exc), "candidates": [], "count": 0}, note=str(exc))
+
+    def search_memory(self, owner: str, session_id: int | None, given: dict[str, Any]) -> ToolResult:
+        """Find at most 5 candidates, the best first, and the words of other sessions that are no memory yet."""
+        arguments = read_arguments(owner, given, self._zone)
+        started = time.perf_counter()
+        vector = self._embed(arguments.query)
+        embedded = time.perf_counter()
+        found, relaxed = self._find_relaxing(arguments, vector, CANDIDATES)
+        read = self._sources_of(found, arguments)
+        waiting = sources.not_yet_memories(owner, session_id, arguments.query, arguments.where, self._zone)
+        candidates = [self._shown(candidate, read.get(candidate.memory.id)) for candidate in found]
+        note = self._note(found, relaxed, bool(waiting))
+        content = {"candidates": candidates + waiting, "count": len(found) + len(waiting), "relaxed": relaxed}
+        return ToolResult(
+            content | ({"note": note} if note else {}),
+            hits=[self._hit(candidate, read.get(candidate.memory.id)) for candidate in found] + _waiting_hits(waiting),
+            relaxed=relaxed,
+            note=note,
+            embed_ms=(embedded - started) * 1000,
+            search_ms=(time.perf_counter() - embedded) * 1000,
+        )
+
+    def find(self, arguments: SearchArguments, limit: int = CANDIDATES) -> list[Candidate]:
+        """Return the best ``limit`` memories, in the order the robot would see them."""
+        found, _ = self._find_relaxing(arguments, self._embed(arguments.query), limit)
+        return found
+
+    def read_memory_source(self, owner: str, given: dict[str, Any]) -> ToolResult:
+        """Return the original turns of memories, with neighbours, as they were said."""
+        started = time.perf_counter()
+        content, hits = sources.read_sources(owner, given, self._zone)
+        return ToolResult(content, hits=hits, search_ms=(time.perf_counter() - started) * 1000)
+
+    def _embed(self, query: str) -> Vector:
+        vector: Vector = self._embedder.embed_queries([query])[0]
+        return vector
+
+    def _find_relaxing(self, arguments: SearchArguments, vector: Vector, limit: int) -> tuple[list[Candidate], list[str]]:
+        relaxed: list[str] = []
+        where = arguments.where
+        found = self._find(arguments.query, vector, where, limit, arguments.dated)
+        for name, wider in (("entities", {"entity_keys": ()}), ("memory_type", {"memory_type": None})):
+            narrowed = where.entity_keys if name == "entities" else where.memory_type
+            if not found and narrowed:
+                where = replace(where, **wider)  # type: ignore[arg-type]
+                relaxed.append(name)
+                found = self._find(arguments.query, vector, where, limit, arguments.dated)
+        return found, relaxed
+
+    def _find(self, query: str, vector: Vector, where: IndexFilter, limit: int, dated: bool) -> list[Candidate]:
+        index = self._index.current
+        if index is None:
+            raise TransientError("The memory index is being rebuilt; answer without it, and say so.")
+        hits = [hit for hit in index.search(vector, where, max(POOL, limit)) if _best(hit) >= self._embedder.floor]
+        rows = _active_rows(where, hits)
+        hits = [hit for hit in hits if hit.memory_id in rows]
+        if not hits:
+            return []
+        normalise = Memory.select().where(Memory.owner == where.owner, Memory.status == "active").count() >= NORMALISE_FROM
+        scores = _rank_scores(query, hits, rows, normalise)
+        found = [
+            Candidate(rows[hit.memory_id], round(hit.summary_score, 6), float(score))
+            for hit, score in zip(hits, scores, strict=True)
+        ]
+        found.sort(key=lambda candidate: (-candidate.rank_score, candidate.memory.id))
+        margin = TIE_MARGIN_NORMALISED if normalise else TIE_MARGIN
+        return (found if dated else newest_first_in_ties(found, margin))[:limit]
+
+    def _sources_of(self, found: Sequence[Candidate], arguments: SearchArguments) -> dict[str, list[dict[str, Any]]]:
+        if len(found) > 1 or arguments.exact:
+            memories = [candidate.memory for candidate in found[:CHECKED]]
+            return sources.cut_sources(memories, arguments.query, self._zone)
+        return {}
+
+    def _shown(self, candidate: Candidate, read: list[dict[str, Any]] | None) -> dict[str, Any]:
+        memory = candidate.memory
+        shown = {
+            "memory_id": memory.id,
+            "topic": memory.topic,
+            "summary": memory.summary,
+            "entities": memory.entities,
+            "memory_type": memory.memory_type,
+            "occurred_at": sources.shown_period(memory, self._zone),
+            "said_at": sources.shown_time(memory.said_at, self._zone),
+            "source_checked": read is not None,
+        }
+        return shown if read is None else shown | {"sources": read}
+
+    @staticmethod
+    def _hit(candidate: Candidate, read: list[dict[str, Any]] | None) -> dict[str, Any]:
+        return {
+            "memory_id": candidate.memory.id,
+            "retrieval_score": candidate.retrieval_score,
+            "rank_score": round(candidate.rank_score, 6),
+            "source_checked": read is not None,
+            "source_turn_ids": sources.turn_ids(candidate.memory.id),
+        }
+
+    @staticmethod
+    def _note(found: Sequence[Candidate], relaxed: Sequence[str], waiting: bool) -> str:
+        parts = []
+        if relaxed:
+            parts.append(f"Nothing matched {' and '.join(relaxed)}; these were found without it.")
+        if not found and not waiting:
+            parts.append("Nothing was found: say that you do not remember, and invent nothing.")
+        if len(found) > 1:
+            parts.append("If these are about different things and the question does not decide, ask which one is meant.")
+        return " ".join(parts)
+
+
+def _waiting_hits(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "memory_id": None,
+            "retrieval_score": None,
+            "source_checked": True,
+            "source_turn_ids": [turn["turn_id"] for turn in candidate["sources"]],
+        }
+        for candidate in waiting
+    ]
+
+
+def _best(hit: IndexHit) -> float:
+    return max(hit.summary_score, -1.0 if hit.source_score is None else hit.source_score)
+
+
+def _active_rows(where: IndexFilter, hits: Sequence[IndexHit]) -> dict[str, Memory]:
+    # The index is derived: what it returns counts only when the database says so too.
+    ids = [hit.memory_id for hit in hits]
+    rows = Memory.select().where(Memory.id.in_(ids), Memory.owner == where.owner)
+    if where.status is not None:
+        rows = rows.where(Memory.status == where.status)
+    return {row.id: row for row in rows}
+
+
+def _z(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    deviation = float(values.std())
+    return (values - values.mean()) / deviation if deviation > 1e-9 else np.zeros_like(values)
+
+
+def _rank_scores(
+    query: str, hits: Sequence[IndexHit], rows: dict[str, Memory], normalise: bool
+) -> NDArray[np.float64]:
+    """Return the order's score: mainly the vectors, a little the words (figures in docs/decisions)."""
+    summary = np.array([hit.summary_score for hit in hits])
+    if not normalise:
+        return np.array([_best(hit) for hit in hits])
+    source = np.array([hit.summary_score if hit.source_score is None else hit.source_score for hit in hits])
+    by_summary = bm25(query, [f"{rows[hit.memory_id].topic} {rows[hit.memory_id].summary}" for hit in hits])
+    words = sources.words_of([hit.memory_id for hit in hits])
+    by_source = bm25(query, [words[hit.memory_id] for hit in hits])
+    return _z(summary) + _z(source) + LEXICAL * (_z(by_summary) + _z(by_source))
+
+
+def newest_first_in_ties(found: Sequence[Candidate], margin: float) -> list[Candidate]:
+    """Reorder candidates: all within ``margin`` of a group's first member are tied, and the newest said comes first."""
+    ordered: list[Candidate] = []
+    group: list[Candidate] = []
+    for candidate in found:
+        if group and group[0].rank_score - candidate.rank_score > margin:
+            ordered += sorted(group, key=lambda tied: tied.memory.said_at, reverse=True)
+            group = []
+        group.append(candidate)
+    return ordered + sorted(group, key=lambda tied: tied.memory.said_at, reverse=True)

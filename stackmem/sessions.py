@@ -1,0 +1,78 @@
+"""Sessions: which one a turn belongs to, and when one ends."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from stackmem.exceptions import InvalidInput, NotFound
+from stackmem.ids import session_name
+from stackmem.models import Owner, Session, Turn
+
+IDLE_LIMIT = timedelta(minutes=10)  # without a turn received, a session has ended
+NAME_LIMIT = 200  # characters
+
+
+def session_for_turn(owner: str, name: str | None, device: str | None, now: datetime) -> Session:
+    """Return the open session a turn belongs to, beginning one where needed; call it inside a transaction.
+
+    A new one makes a look at the owner's other sessions due, and ends none of them.
+    """
+    Owner.insert(name=owner).on_conflict_ignore().execute()
+    latest = _latest(owner, name, device)
+    if latest is not None and latest.ended_at is None:
+        if now - latest.received_at < IDLE_LIMIT:
+            return latest
+        end(latest, now)
+    Session.update(look_due=True).where(Session.owner == owner, Session.ended_at.is_null()).execute()
+    return begin(owner, name or session_name(), now=now, named=name is not None, device=device)
+
+
+def _latest(owner: str, name: str | None, device: str | None) -> Session | None:
+    rows = Session.select().where(Session.owner == owner, Session.imported.is_null())
+    if name is not None:
+        return rows.where(Session.name == name).order_by(Session.seq.desc()).first()  # type: ignore[no-any-return]
+    same_device = Session.device == device if device is not None else Session.device.is_null()
+    return rows.where(~Session.named, same_device).order_by(Session.id.desc()).first()  # type: ignore[no-any-return]
+
+
+def begin(owner: str, name: str, *, now: datetime, named: bool, device: str | None = None, **more: object) -> Session:
+    """Insert the next sequence of ``name``."""
+    if len(name) > NAME_LIMIT or not name.strip():
+        raise InvalidInput(f"A session id has 1 to {NAME_LIMIT} characters.")
+    newest = Session.select(Session.seq).where(Session.owner == owner, Session.name == name).order_by(Session.seq.desc())
+    row = newest.first()
+    return Session.create(  # type: ignore[no-any-return]
+        owner=owner,
+        name=name,
+        seq=(row.seq if row else 0) + 1,
+        named=named,
+        device=device,
+        **{"started_at": now, "received_at": now, **more},
+    )
+
+
+def end(session: Session, now: datetime) -> None:
+    """Mark a session as ended."""
+    Session.update(ended_at=now).where(Session.id == session.id, Session.ended_at.is_null()).execute()
+
+
+def close(owner: str, name: str, now: datetime) -> Sequence[int]:
+    """End the open sequence of a session; return the ids ended (none when it had ended). Raises NotFound."""
+    rows = list(Session.select().where(Session.owner == owner, Session.name == name))
+    if not rows:
+        raise NotFound(f"There is no session {name!r}.")
+    open_rows = [row for row in rows if row.ended_at is None]
+    for row in open_rows:
+        end(row, now)
+    return [row.id for row in open_rows]
+
+
+def end_idle(now: datetime) -> int:
+    """End every session that was silent for the idle limit; return how many."""
+    silent = (Session.ended_at.is_null()) & (Session.received_at < now - IDLE_LIMIT)
+    return int(Session.update(ended_at=now).where(silent).execute())
+
+
+def next_ordinal(session: Session) -> int:
+    """Return the ordinal of the session's next turn, counted from 1."""
+    last = Turn.select(Turn.ordinal).where(Turn.session == session).order_by(Turn.ordinal.desc()).first()
+    return (last.ordinal if last else 0) + 1

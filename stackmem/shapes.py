@@ -1,0 +1,120 @@
+"""The JSON shapes of rows as they go out: to HTTP, the command line and exports."""
+
+from collections.abc import Sequence
+from datetime import tzinfo
+from typing import Any
+
+from stackmem.clock import show_time
+from stackmem.models import Memory, MemorySource, Session, ToolTrace, Turn
+
+
+def turn_answer(turn: Turn) -> dict[str, Any]:
+    """What the robot gets for a turn."""
+    return {
+        "turn_id": turn.id,
+        "session_id": turn.session.name,
+        "text": turn.user,
+        "reply": turn.reply,
+        "emotion": turn.emotion,
+        "action": turn.action,
+        "audio_url": None,
+        "searched": turn.searched,
+        "memory_ids": turn.memory_ids,
+        "degraded": turn.degraded,
+        "model": turn.model,
+    }
+
+
+def turn_with_trace(turn: Turn, zone: tzinfo) -> dict[str, Any]:
+    """A turn with everything that is known of how its reply came about."""
+    calls = ToolTrace.select().where(ToolTrace.turn == turn).order_by(ToolTrace.ordinal)
+    return turn_answer(turn) | {
+        "session_seq": turn.session.seq,
+        "at": show_time(turn.at, zone),
+        "received_at": show_time(turn.received_at, zone),
+        "state": turn.state,
+        "trace": {
+            "calls": [
+                {
+                    "tool": call.tool,
+                    "arguments": call.arguments,
+                    "hits": call.hits,
+                    "relaxed": call.relaxed,
+                    "note": call.note,
+                    "duration_ms": call.duration_ms,
+                }
+                for call in calls
+            ],
+            "model_calls": turn.model_calls,
+            "tokens": turn.tokens,
+            "durations_ms": turn.durations_ms,
+        },
+    }
+
+
+def turn_line(turn: Turn, zone: tzinfo) -> dict[str, Any]:
+    """A turn as exported, and as the source of a memory."""
+    return {
+        "turn_id": turn.id,
+        "uid": turn.uid,
+        "session_id": turn.session.name,
+        "session_seq": turn.session.seq,
+        "ordinal": turn.ordinal,
+        "at": show_time(turn.at, zone),
+        "user": turn.user,
+        "reply": turn.reply,
+        "emotion": turn.emotion,
+        "action": turn.action,
+        "state": turn.state,
+    }
+
+
+def session_line(session: Session, zone: tzinfo) -> dict[str, Any]:
+    """A session as listed and exported."""
+    return {
+        "session_id": session.name,
+        "session_seq": session.seq,
+        "device": session.device,
+        "started_at": show_time(session.started_at, zone),
+        "received_at": show_time(session.received_at, zone),
+        "ended_at": show_time(session.ended_at, zone),
+        "both_speakers": session.both_speakers,
+        "imported": session.imported is not None,
+    }
+
+
+def source_turn_ids(memory_ids: Sequence[str]) -> dict[str, list[int]]:
+    """Return the ids of the source turns of each memory, oldest first."""
+    found: dict[str, list[int]] = {memory_id: [] for memory_id in memory_ids}
+    rows = MemorySource.select().where(MemorySource.memory.in_(list(memory_ids))).order_by(MemorySource.turn)
+    for row in rows:
+        found[row.memory_id].append(row.turn_id)
+    return found
+
+
+def memory_line(memory: Memory, zone: tzinfo, sources: Sequence[int]) -> dict[str, Any]:
+    """A memory as shown, listed and exported."""
+    return {
+        "memory_id": memory.id,
+        "topic": memory.topic,
+        "summary": memory.summary,
+        "entities": memory.entities,
+        "memory_type": memory.memory_type,
+        "occurred_at": show_time(memory.occurred_at, zone),
+        "occurred_from": show_time(memory.occurred_from, zone),
+        "occurred_to": show_time(memory.occurred_to, zone),
+        "said_at": show_time(memory.said_at, zone),
+        "source_turn_ids": list(sources),
+        "status": memory.status,
+        "superseded_by": memory.superseded_by,
+        "owner": memory.owner,
+        "entity_keys": memory.entity_keys,
+        "revision": memory.revision,
+        "origin": memory.origin,
+    }
+
+
+def memory_lines(memories: Sequence[Memory], zone: tzinfo) -> list[dict[str, Any]]:
+    """Memories as listed, their source turns read in one query."""
+    sources = source_turn_ids([memory.id for memory in memories])
+    return [memory_line(memory, zone, sources[memory.id]) for memory in memories]

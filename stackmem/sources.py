@@ -1,0 +1,182 @@
+"""The words a memory came from: source turns re-read from the database, cut to what a prompt can hold."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from stackmem.clock import show_time
+from stackmem.exceptions import InvalidInput
+from stackmem.lexical import coverage
+from stackmem.models import Memory, MemorySource, Session, Turn
+from stackmem.ports import IndexFilter
+from stackmem.text import estimate_tokens
+
+TOKENS = 1200  # of source words in one tool result, all candidates together
+TURN_CHARACTERS = 600  # of one turn's words in a tool result
+WAITING = 200  # newest turns not yet memories that are looked at by words
+WAITING_COVERAGE = 0.3  # share of the query's bigrams a waiting turn must hold
+WAITING_SHOWN = 3
+IDS_LIMIT = 10
+
+
+def shown_time(moment: datetime, zone: tzinfo) -> str:
+    """Return a time as the model sees it."""
+    return show_time(moment, zone) or ""
+
+
+def shown_period(memory: Memory, zone: tzinfo) -> str:
+    """Return when it happened: a moment, or from/to."""
+    if memory.occurred_from == memory.occurred_to:
+        return shown_time(memory.occurred_at, zone)
+    return f"{shown_time(memory.occurred_from, zone)}/{shown_time(memory.occurred_to, zone)}"
+
+
+def turn_ids(memory_id: str) -> list[int]:
+    """Return the ids of a memory's source turns, oldest first."""
+    rows = MemorySource.select(MemorySource.turn).where(MemorySource.memory == memory_id).order_by(MemorySource.turn)
+    return [row.turn_id for row in rows]
+
+
+def source_turns(memory_ids: Sequence[str]) -> dict[str, list[Turn]]:
+    """Return the source turns of each memory, oldest first."""
+    found: dict[str, list[Turn]] = {memory_id: [] for memory_id in memory_ids}
+    rows = (
+        MemorySource.select(MemorySource, Turn)
+        .join(Turn)
+        .where(MemorySource.memory.in_(list(memory_ids)))
+        .order_by(Turn.id)
+    )
+    for row in rows:
+        found[row.memory_id].append(row.turn)
+    return found
+
+
+def words_of(memory_ids: Sequence[str]) -> dict[str, str]:
+    """Return the source words of each memory as one text."""
+    return {
+        memory_id: "\n".join(f"{turn.user}\n{turn.reply}" for turn in turns)
+        for memory_id, turns in source_turns(memory_ids).items()
+    }
+
+
+def _shown_turn(turn: Turn, zone: tzinfo) -> dict[str, Any]:
+    return {
+        "turn_id": turn.id,
+        "at": shown_time(turn.at, zone),
+        "user": turn.user[:TURN_CHARACTERS],
+        "robot": turn.reply[:TURN_CHARACTERS],
+    }
+
+
+def _cost(turn: Turn) -> int:
+    return estimate_tokens(turn.user[:TURN_CHARACTERS]) + estimate_tokens(turn.reply[:TURN_CHARACTERS]) + 30
+
+
+def _around_best(turns: Sequence[Turn], query: str, budget: int) -> list[Turn]:
+    """Return consecutive turns around the one nearest to the query by words, at least that one, within the budget."""
+    best = max(range(len(turns)), key=lambda i: coverage(query, turns[i].user + turns[i].reply))
+    low, high, left = best, best + 1, budget - _cost(turns[best])
+    while left > 0 and (low > 0 or high < len(turns)):
+        step = high if high < len(turns) and (high - best <= best - low or low == 0) else low - 1
+        left -= _cost(turns[step])
+        if left < 0:
+            break
+        low, high = min(low, step), max(high, step + 1)
+    return list(turns[low:high])
+
+
+def cut_sources(memories: Sequence[Memory], query: str, zone: tzinfo) -> dict[str, list[dict[str, Any]]]:
+    """Return the re-read source turns of each memory, cut around the best match, within one budget for all."""
+    read = source_turns([memory.id for memory in memories])
+    share = TOKENS // max(1, len(memories))
+    return {
+        memory.id: [_shown_turn(turn, zone) for turn in _around_best(read[memory.id], query, share)]
+        for memory in memories
+        if read[memory.id]
+    }
+
+
+def not_yet_memories(
+    owner: str, session_id: int | None, query: str, where: IndexFilter, zone: tzinfo
+) -> list[dict[str, Any]]:
+    """Return turns of other sessions that are no memory yet and share words with the query, the best first."""
+    rows = (
+        Turn.select(Turn, Session)
+        .join(Session)
+        .where(Turn.owner == owner, Turn.state.in_(["pending", "failed"]))
+        .order_by(Turn.id.desc())
+        .limit(WAITING)
+    )
+    if session_id is not None:
+        rows = rows.where(Turn.session != session_id)
+    in_time = [turn for turn in rows if _in_time(turn.at, where)]
+    scored = [(coverage(query, f"{turn.user}\n{turn.reply}"), turn.id, turn) for turn in in_time]
+    best = sorted((row for row in scored if row[0] >= WAITING_COVERAGE), reverse=True, key=lambda row: row[:2])
+    return [
+        {
+            "memory_id": None,
+            "not_yet_a_memory": True,
+            "said_at": shown_time(turn.at, zone),
+            "source_checked": True,
+            "sources": [_shown_turn(turn, zone)],
+        }
+        for _, _, turn in best[:WAITING_SHOWN]
+    ]
+
+
+def _in_time(at: datetime, where: IndexFilter) -> bool:
+    return (where.since is None or at >= where.since) and (where.until is None or at <= where.until)
+
+
+def read_sources(
+    owner: str, given: dict[str, Any], zone: tzinfo
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Do ``read_memory_source``: return its result and the trace's hits. Raises InvalidInput with a sentence."""
+    ids, around = _read_ids(given)
+    memories = {
+        row.id: row
+        for row in Memory.select().where(Memory.id.in_(ids), Memory.owner == owner, Memory.status != "forgotten")
+    }
+    turns = source_turns(list(memories))
+    shown, hits = [], []
+    for memory_id in ids:
+        if memory_id not in memories:
+            shown.append({"memory_id": memory_id, "error": "There is no memory under this id."})
+            continue
+        wide = _with_neighbours(turns[memory_id], around)
+        shown.append({"memory_id": memory_id, "sources": _within_budget(wide, TOKENS // len(ids), zone)})
+        source_ids = [turn.id for turn in turns[memory_id]]
+        hits.append(
+            {"memory_id": memory_id, "retrieval_score": None, "source_checked": True, "source_turn_ids": source_ids}
+        )
+    return {"memories": shown, "count": len(hits)}, hits
+
+
+def _read_ids(given: dict[str, Any]) -> tuple[list[str], int]:
+    ids = given.get("memory_ids")
+    ids = [ids] if isinstance(ids, str) else ids
+    if not isinstance(ids, list) or not ids or not all(isinstance(item, str) for item in ids):
+        raise InvalidInput("memory_ids is a list of ids that search_memory returned.")
+    around = given.get("around") or 0
+    if not isinstance(around, int) or not 0 <= around <= 20:
+        raise InvalidInput("around is a whole number from 0 to 5.")
+    return list(dict.fromkeys(ids))[:IDS_LIMIT], min(around, 5)
+
+
+def _with_neighbours(turns: Sequence[Turn], around: int) -> list[Turn]:
+    if not around or not turns:
+        return list(turns)
+    wanted = {(turn.session_id, turn.ordinal + step) for turn in turns for step in range(-around, around + 1)}
+    sessions = {session_id for session_id, _ in wanted}
+    rows: Iterable[Turn] = Turn.select().where(Turn.session.in_(list(sessions))).order_by(Turn.id)
+    return [row for row in rows if (row.session_id, row.ordinal) in wanted]
+
+
+def _within_budget(turns: Sequence[Turn], budget: int, zone: tzinfo) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    for turn in turns:
+        budget -= _cost(turn)
+        if budget < 0 and shown:
+            break
+        shown.append(_shown_turn(turn, zone))
+    return shown
