@@ -204,21 +204,19 @@ def _point(
 def reindex(handle: IndexHandle, progress: Progress | None = None) -> int:
     """Fill a new generation beside the old one from the stored vectors, then swap; return the number of points.
 
-    Search goes on with the old generation meanwhile. What changes meanwhile stays outdated and follows.
+    Search goes on with the old generation meanwhile. The caller holds the index's lease, so that nothing is indexed
+    into the old generation meanwhile: what changes stays outdated, and follows after the swap.
     """
     store = handle.store
     assert store is not None, "only the owner of the index rebuilds it"
     new = store.begin(handle.embedder.fingerprint)
     total = Memory.select().where(Memory.status != "forgotten").count()
     done, after = 0, ""
-    versions: dict[str, int] = {}
     while batch := _next_batch(after):
         new.upsert(points_of(batch, handle.embedder))
-        versions |= {memory.id: memory.version for memory in batch}
         done, after = done + len(batch), batch[-1].id
         if progress:
             progress(done, max(total, done))
-    _catch_up(new, handle.embedder, versions)
     handle.current = store.swap()
     return done
 
@@ -226,16 +224,3 @@ def reindex(handle: IndexHandle, progress: Progress | None = None) -> int:
 def _next_batch(after: str) -> list[Memory]:
     rows = Memory.select().where(Memory.id > after, Memory.status != "forgotten")
     return list(rows.order_by(Memory.id).limit(BATCH))
-
-
-def _catch_up(new: VectorIndex, embedder: Embedder, versions: dict[str, int]) -> None:
-    """Bring in what was indexed into the old generation after its batch had been read."""
-    current = {
-        row.id: row.version for row in Memory.select(Memory.id, Memory.version).where(Memory.status != "forgotten")
-    }
-    changed = [memory_id for memory_id, version in current.items() if versions.get(memory_id) != version]
-    for start in range(0, len(changed), BATCH):
-        rows = list(Memory.select().where(Memory.id.in_(changed[start : start + BATCH])))
-        new.upsert(points_of(rows, embedder))
-    new.delete([memory_id for memory_id in versions if memory_id not in current])
-    log.info("index rebuilt: %d points, %d changed meanwhile", len(current), len(changed))

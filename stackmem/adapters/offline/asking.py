@@ -6,7 +6,9 @@ from stackmem.adapters.offline.words import LOOKED_AT, is_japanese, is_question,
 from stackmem.text import fold
 
 # どこか, いつも and the like look like interrogatives and ask nothing.
-_INDEFINITE = re.compile(r"(?:どこ|何|なに|いつ|誰|だれ|どれ|どっち)(?:か(?=[^な?]|$)|も|でも)|なんか|なんだか|何となく|なんとなく")
+_INDEFINITE = re.compile(
+    r"(?:どこ|何|なに|いつ|誰|だれ|どれ|どっち)(?:か(?=[^な?]|$)|も|でも)|なんか|なんだか|何となく|なんとなく"
+)
 _INTERROGATIVE = re.compile(
     r"何|なに|なん(?=て|の|だ|で|年|月|日|時|歳|さい|個|匹|人|回|番)|誰|だれ|どこ|どちら|いつ|いくら|いくつ|おいくら|どれ|どの|どっち"
     r"|どんな|どう|どういう|なぜ|どのくらい"
@@ -24,10 +26,14 @@ _PAST_END = re.compile(
     r"(?:だった|でした|かった|[いきしちにりっえけせてねべめれんいすごく]た|んだ|ました)(?:っけ|の(?:か|かな)?|ん(?:だ|です)(?:った)?か?|か|かな[あー]?"
     r"|かね|よね|でしょうか|って)?(?:、?(?:わかる|分かる|言える|知ってる|覚えてる))?[\s?。、]*\Z"
 )
-_COPULA_PAST = re.compile(r"だった|でした|んだった|たかな|ましたか")
-_DAY = re.compile(r"昨日|きのう|一昨日|おととい|先週|先月|去年|昨年|この前|この間|こないだ|以前|前に|[0-9]+月[0-9]+日|曜")
+_COPULA_PAST = re.compile(r"だった|でした|んだった|たかな|ましたか|いくらした")
+_DAY = re.compile(
+    r"昨日|きのう|一昨日|おととい|先週|先月|去年|昨年|この前|この間|こないだ|以前|前に|[0-9]+月[0-9]+日|曜"
+)
 _PAST_ANYWHERE = re.compile(r"た(?=よね|もの|こと|の|と|や|本|店|人|時|とき)")
 _TOPIC_END = re.compile(r"(?:は|って|わかる|分かる|言える|知って(?:い?る|い?ます)か?|思い出せる)[\s?。、]*\Z")
+_PERSONAL = re.compile(r"の(?:名前|なまえ|誕生日|電話番号|住所|予定|予約|パスワード)(?:は|って)[\s?。]*\Z")
+_OF_ROBOT = re.compile(r"君|きみ|キミ|あなた|お前|この|その|ロボット")
 _TELL = re.compile(r"(?:教えて|おしえて|思い出して)(?:ください|くれる|くれ|ほしい|よ|ね)?[\s?!。、]*\Z")
 _NOW = re.compile(
     r"(?:今日|きょう|明日|あした|今|いま)(?:は|って|の)?(?:何曜|なんよう|何日|なんにち|何月|何時|なんじ|何年)|(?:今|いま)(?:何|なん)て"
@@ -35,7 +41,7 @@ _NOW = re.compile(
 )
 _GENERAL = re.compile(
     r"英語で|日本語で|漢字で|意味|天気|気温|首都|県庁|高さ|標高|人口|面積|長さ|総理|大統領|首相|ニュース|どうやって|どうやったら|どうしたら"
-    r"|方法|歴史|発明|世界|宇宙|地球|惑星|幕府|時代|戦争|[とっ]て(?:何|なに|なん)(?:\?|の|な|です|\Z)|とは(?:何|なに|なん)|なぜ|たす|足す|かける"
+    r"|方法|歴史|発明|世界|宇宙|地球|惑星|幕府|時代|戦争|[とっ]て(?:何|なに|なん)(?:\?|の|な|です|\Z)|とは(?:何|なに|なん)|(?:日本|世界)[での](?:一番|いちばん|最も)|何度で|した人|(?:誰|だれ)が(?:書|作|建)|なぜ|たす|足す|かける"
 )
 _ADVICE = re.compile(
     r"(?:すれば|したら|れば|たら|ても|で|て|と)(?:いい|良い|よい)|べき|どう思|似合|(?:こと|事)(?:が|は)?(?:好き|嫌い|すき|きらい)|聞こえ|聞いて(?:い?る|ます)"
@@ -48,7 +54,9 @@ _EN_RECALL = re.compile(
 )
 _EN_WH = re.compile(r"\b(?:what|where|when|who|whose|which|how (?:much|many|old|long|far|tall|big|often)|why did)\b")
 _EN_SELF = re.compile(r"\b(?:i|i'm|i've|my|mine|our|we)\b")
-_EN_YES_NO = re.compile(r"\A\W*(?:do i (?:have|own|like|live|work|prefer|know)|have i|was i|did i|am i allergic|do you know my)\b")
+_EN_YES_NO = re.compile(
+    r"\A\W*(?:do i (?:have|own|like|live|work|prefer|know)|have i|was i|did i|am i allergic|do you know my)\b"
+)
 _EN_TELL = re.compile(r"\btell me (?:again )?(?:what|where|when|who|which|how|my)\b")
 _EN_NOT = re.compile(
     r"\b(?:should|can i|could i|may i|shall|how do i|how can|do i look|i look|am i doing|think of my|of me|think i|if i|did you sleep"
@@ -59,7 +67,7 @@ _FILLER = re.compile(
     r"|って(?:言|い|話|はな)(?:った|っていた|ってた|した|してた|いました|しました)(?=っけ|かな|か|の|よね|[\s?。、]|\Z)"
     r"|(?:ちょっと)?(?:教えて|おしえて|思い出して)(?:ください|くれる|くれない|くれ|ほしい)?(?:かな|よ|ね)?"
     r"|(?:覚えて|おぼえて|知って|しって)(?:い?ます|い?る|い?ない)(?:か|かな|の)?|(?:わかる|分かる|わかります|言える|思い出せる)(?:か|かな)?(?=[\s?。]|\Z)"
-    r"|(?:何|なん|なに)?(?:なん)?(?:だっ|でし)?た?っけ[かなねー]?|(?:だった|でした)(?:か|かな|の)?(?=[\s?。、]|\Z)|かな[あー]?(?=[\s?。、]|\Z)|[?!。、]+"
+    r"|(?:何|なん|なに)?(?:なん)?(?:だった|だ|でした)?っけ[かなねー]?|(?:だった|でした)(?:か|かな|の)?(?=[\s?。、]|\Z)|かな[あー]?(?=[\s?。、]|\Z)|[?!。、]+"
 )
 _EN_FILLER = re.compile(
     r"\b(?:(?:do|did|can|could) you (?:still )?(?:remember|recall|tell me|know)|please|tell me(?: again)?|remind me(?: of)?|hey|so|again"
@@ -95,6 +103,8 @@ def _asks_of_own_past(text: str, of_self: bool) -> bool:
     what = bool(_INTERROGATIVE.search(text))
     if of_self and (what or _TOPIC_END.search(text)):
         return True
+    if _PERSONAL.search(text) and not _OF_ROBOT.search(text):
+        return True
     if _PAST_END.search(text[-40:]) and what and (_COPULA_PAST.search(text) or _DAY.search(text)):
         return bool(units(text))
     return bool(_DAY.search(text)) and bool(_PAST_ANYWHERE.search(text))
@@ -107,7 +117,7 @@ def _asks_english(text: str) -> bool:
         return False
     if _EN_RECALL.search(text) or _EN_YES_NO.search(text):
         return True
-    return bool(_EN_WH.search(text)) and bool(_EN_SELF.search(text))
+    return bool(_EN_WH.search(text) or _EN_TELL.search(text)) and bool(_EN_SELF.search(text))
 
 
 def query_of(text: str) -> str:

@@ -8,7 +8,20 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 
 _DAY = timedelta(days=1)
-_MONTHS = "January February March April May June July August September October November December".split()
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 _WEEKDAYS = "月火水木金土日"
 
 
@@ -82,7 +95,9 @@ _WORDS = {
 _KIND = {word: kind for kind, words in _WORDS.items() for word in words.split("|")}
 _LONGEST_FIRST = sorted(_KIND, key=lambda word: (-len(word), word))
 _RELATIVE = re.compile(
-    r"(?<![A-Za-z])(?:(?P<word>" + "|".join(map(re.escape, _LONGEST_FIRST)) + r")(?:の(?P<weekday>[月火水木金土日])曜日?)?"
+    r"(?<![A-Za-z])(?:(?P<word>"
+    + "|".join(map(re.escape, _LONGEST_FIRST))
+    + r")(?:の(?P<weekday>[月火水木金土日])曜日?)?"
     r"|(?P<count>[0-9]{1,3}) ?(?P<unit>日前|日後|週間前|週間後|days? ago|weeks? ago))(?![A-Za-z])",
     re.IGNORECASE,
 )

@@ -1,0 +1,33 @@
+"""The offline chat model: rules only, no model behind it, no network, the same answer every time."""
+
+import json
+
+from stackmem.adapters.offline.same import decisions
+from stackmem.adapters.offline.talk import turn
+from stackmem.adapters.offline.topics import segments
+from stackmem.adapters.offline.words import read_object
+from stackmem.ports import ChatAnswer, ChatRequest
+
+
+class OfflineChat:
+    """Answers by rules so that everything runs without a key; the baseline every real model is measured against."""
+
+    name = "offline"
+
+    def complete(self, request: ChatRequest) -> ChatAnswer:
+        """Return the rules' answer to the request's purpose; no input makes it raise."""
+        if request.purpose == "turn":
+            return turn(request.messages, request.tools)
+        asked = read_object(_last_words(request))
+        if request.purpose == "remember":
+            value: object = segments(asked)
+        elif request.purpose == "compare":
+            value = decisions(asked)
+        else:
+            value = {"needed": False, "found": None}
+        return ChatAnswer(json.dumps(value, ensure_ascii=False))
+
+
+def _last_words(request: ChatRequest) -> object:
+    users = [item for item in request.messages if isinstance(item, dict) and item.get("role") == "user"]
+    return users[-1].get("content") if users else ""

@@ -1,0 +1,234 @@
+"""Remember: cut a session into topics, decide which are worth keeping, and summarise them in the speakers' own words."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from stackmem.adapters.offline.dates import Span, occurred, parse, prefix, resolve
+from stackmem.adapters.offline.names import MOST, names
+from stackmem.adapters.offline.words import (
+    LOOKED_AT,
+    as_text,
+    is_japanese,
+    is_question,
+    items,
+    likeness,
+    sentences,
+    units,
+)
+from stackmem.adapters.offline.worth import CORRECTION, is_chatter, is_command, memory_type, robot_worth, worth
+from stackmem.text import cut_at_sentence, fold
+
+SUMMARY_LENGTH = 300  # characters
+_FACT = 2.0  # worth from which a sentence makes its topic a memory
+_TOGETHER = 3.0  # or the worth of all its turns
+_WORDS_TOO = 1.0  # worth from which a sentence may stand in the summary
+_ANSWER = 1.5  # what an answer to a question is worth more
+_IDEAL, _LONGEST = 4, 8  # turns of a topic
+_NEW_TOPIC = re.compile(
+    r"\A\W*(?:ところで|そういえば|話(?:は|が)?変わ|突然です|ちなみに|あと、|それと|by the way|anyway|oh,? (?:and|also)|speaking of|on another)"
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One sentence of a turn, who said it, and what it is worth."""
+
+    by_user: bool
+    text: str
+    worth: float
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn as the rules see it."""
+
+    id: Any
+    at: datetime | None
+    recalled: bool
+    lines: tuple[Line, ...]
+    units: dict[str, float]
+    opens_topic: bool
+    answers: bool
+    corrects: bool
+
+    @property
+    def worth(self) -> float:
+        """The worth of its best sentence; 0 where it only repeats what was recalled."""
+        return 0.0 if self.recalled else max((line.worth for line in self.lines), default=0.0)
+
+
+def segments(window: dict[str, Any]) -> dict[str, Any]:
+    """Return {"segments": [...]}: every turn in exactly one segment, in order."""
+    both = window.get("both_speakers") is True
+    turns = _read_all([turn for turn in items(window.get("turns")) if "turn_id" in turn], both)
+    found: list[dict[str, Any]] = []
+    for group in _split_by_memory(turns):
+        found.extend(_segments_of(group, both))
+    return {"segments": found}
+
+
+def _read_all(turns: list[dict[str, Any]], both: bool) -> list[Turn]:
+    read: list[Turn] = []
+    asked = False  # whether the last thing said was a question
+    for turn in turns:
+        read.append(_read(turn, both, asked))
+        said = sentences(as_text(turn.get("robot"))) or sentences(as_text(turn.get("user")))
+        asked = bool(said) and is_question(said[-1])
+    return read
+
+
+def _read(turn: dict[str, Any], both: bool, asked: bool) -> Turn:
+    user, robot = as_text(turn.get("user")), as_text(turn.get("robot"))
+    said = sentences(user)
+    lines = _lines(said, True, asked, worth)
+    if robot:
+        asked_back = is_question(said[-1]) if said else asked
+        lines += _lines(sentences(robot), False, asked_back and both, worth if both else robot_worth)
+    return Turn(
+        id=turn["turn_id"],
+        at=parse(turn.get("at")),
+        recalled=turn.get("recalled") is True,
+        lines=tuple(lines),
+        units=units(user + "\n" + robot),
+        opens_topic=any(_NEW_TOPIC.match(fold(text[:40])) for text in (user, robot if both else "")),
+        answers=asked,
+        corrects=bool(CORRECTION.search(fold(user[:LOOKED_AT]))),
+    )
+
+
+def _lines(said: list[str], by_user: bool, asked: bool, value: Callable[[str], float]) -> list[Line]:
+    """Return the lines of one speaker; the first statement after a question is its answer, and worth more."""
+    lines = []
+    for text in said:
+        value_of_it = value(text)
+        if asked and not _says_nothing(text):
+            value_of_it, asked = value_of_it + _ANSWER, False
+        lines.append(Line(by_user, text, value_of_it))
+    return lines
+
+
+def _says_nothing(text: str) -> bool:
+    return is_question(text) or is_chatter(text) or is_command(text)
+
+
+def _split_by_memory(turns: list[Turn]) -> list[list[Turn]]:
+    """Cut where turns that repeat a memory begin and end, so that none of them comes into a kept segment."""
+    groups: list[list[Turn]] = []
+    for turn in turns:
+        if not groups or groups[-1][-1].recalled != turn.recalled:
+            groups.append([])
+        groups[-1].append(turn)
+    return groups
+
+
+def _segments_of(turns: list[Turn], both: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for topic in _topics(turns):
+        worthy = [index for index, turn in enumerate(topic) if turn.worth >= _WORDS_TOO]
+        if max(turn.worth for turn in topic) < _FACT and sum(turn.worth for turn in topic) < _TOGETHER:
+            found.append(_dropped(topic))
+            continue
+        first, last = worthy[0], worthy[-1] + 1
+        found += [_dropped(topic[:first])] if first else []
+        found.append(_kept(topic[first:last], both))
+        found += [_dropped(topic[last:])] if topic[last:] else []
+    return found
+
+
+def _topics(turns: list[Turn]) -> list[list[Turn]]:
+    """Cut into topics at the least total cost: a cut through shared words costs, and so does an odd length."""
+    best: list[tuple[float, int]] = [(0.0, 0)]
+    cuts = [_cost_of_cut(turns, gap) for gap in range(len(turns))]
+    for end in range(1, len(turns) + 1):
+        starts = range(max(0, end - _LONGEST), end)
+        best.append(min((best[start][0] + cuts[start] + _cost_of_length(end - start), start) for start in starts))
+    topics: list[list[Turn]] = []
+    end = len(turns)
+    while end:
+        topics.append(turns[best[end][1] : end])
+        end = best[end][1]
+    return topics[::-1]
+
+
+def _cost_of_length(length: int) -> float:
+    return 0.02 * (length - _IDEAL) ** 2
+
+
+def _cost_of_cut(turns: list[Turn], gap: int) -> float:
+    """Return the likeness of the two turns before and after a gap; a cue such as ところで makes a cut welcome."""
+    if gap == 0:
+        return 0.0
+    before = {unit: weight for turn in turns[max(0, gap - 2) : gap] for unit, weight in turn.units.items()}
+    after = {unit: weight for turn in turns[gap : gap + 2] for unit, weight in turn.units.items()}
+    cost = likeness(before, after) - (0.5 if turns[gap].opens_topic else 0.0) + (0.5 if turns[gap].corrects else 0.0)
+    apart = not cost and not turns[gap].answers and min(turns[gap - 1].worth, turns[gap].worth) >= _FACT
+    return cost - (0.3 if apart else 0.0)
+
+
+def _dropped(turns: list[Turn]) -> dict[str, Any]:
+    nothing = {"topic": "", "summary": "", "entities": [], "memory_type": "episode"}
+    return {"turn_ids": [turn.id for turn in turns], "keep": False, **nothing, **occurred(None, None)}
+
+
+def _kept(turns: list[Turn], both: bool) -> dict[str, Any]:
+    chosen = _chosen(turns)
+    texts = [line.text for _, line in chosen]
+    japanese = is_japanese("".join(texts))
+    entities = names("\n".join(texts))[:MOST]
+    summary, span, at = _summary(chosen, turns[0].at, japanese, both)
+    return {
+        "turn_ids": [turn.id for turn in turns],
+        "keep": True,
+        "topic": _topic(entities, chosen, japanese),
+        "summary": summary,
+        "entities": entities,
+        "memory_type": memory_type(texts),
+        **occurred(span, at),
+    }
+
+
+def _chosen(turns: list[Turn]) -> list[tuple[Turn, Line]]:
+    """Return the sentences for the summary, in order: the worthiest first until the summary is full."""
+    lines = [(turn, line) for turn in turns for line in turn.lines if line.worth >= _WORDS_TOO]
+    by_worth = sorted(range(len(lines)), key=lambda index: (-lines[index][1].worth, index))
+    room, taken = SUMMARY_LENGTH - 40, []
+    for index in by_worth:
+        length = min(len(lines[index][1].text), 120) + 5
+        if length <= room:
+            room -= length
+            taken.append(index)
+    return [lines[index] for index in sorted(taken)]
+
+
+def _topic(entities: list[str], chosen: list[tuple[Turn, Line]], japanese: bool) -> str:
+    if entities:
+        return ("、" if japanese else ", ").join(entities[:3])
+    best = max((line for _, line in chosen), key=lambda line: line.worth).text
+    return best[: 20 if japanese else 40].strip("。、.,!！ ")
+
+
+def _summary(
+    chosen: list[tuple[Turn, Line]], began: datetime | None, japanese: bool, both: bool
+) -> tuple[str, Span | None, datetime | None]:
+    """Return the summary, the first date its sentences speak of, and when that sentence was said."""
+    parts, found, found_at, speaker = [], None, None, None
+    for turn, line in chosen:
+        text, span = resolve(cut_at_sentence(line.text, 120), turn.at, japanese)
+        if span is not None and found is None:
+            found, found_at = span, turn.at
+        end = "" if text[-1] in "。！？!?." else "。" if japanese else "."
+        parts.append(("" if line.by_user == speaker else _speaker(line.by_user, japanese, both)) + text + end)
+        speaker = line.by_user
+    text = prefix(began, japanese) + ("" if japanese else " ").join(parts)
+    return cut_at_sentence(text, SUMMARY_LENGTH), found, found_at
+
+
+def _speaker(by_user: bool, japanese: bool, both: bool) -> str:
+    if by_user:
+        return "ユーザー：" if japanese else "User: "
+    if both:
+        return "相手：" if japanese else "Partner: "
+    return "ロボット：" if japanese else "Robot: "

@@ -1,0 +1,107 @@
+"""The rows of one memory: made from a segment, changed by what people and comparisons decide."""
+
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from stackmem.answers import Segment
+from stackmem.clock import read_time
+from stackmem.exceptions import InvalidInput
+from stackmem.ids import memory_id
+from stackmem.models import Memory, MemoryEntity, MemorySource, Turn, Window
+from stackmem.text import entity_key
+
+
+def make_memory(segment: Segment, turns: Sequence[Turn], window: Window, now: datetime, zone: tzinfo) -> int:
+    """Insert the memory of a kept segment, its sources and entities; return 1, or 0 when it is there already."""
+    turns = sorted(turns, key=lambda turn: turn.id)
+    uids = [turn.uid for turn in turns]
+    ordinal = _same_turns(window, [turn.id for turn in turns])
+    identity = memory_id(turns[0].at, window.owner, uids, 0, ordinal)
+    if Memory.select().where(Memory.id == identity).exists():
+        return 0
+    Memory.create(
+        id=identity,
+        owner=window.owner,
+        topic=segment.topic or segment.summary[:40],
+        summary=segment.summary,
+        memory_type=segment.memory_type,
+        said_at=max(turn.at for turn in turns),
+        window=window,
+        created_at=now,
+        **entity_columns(segment.entities),
+        **occurred(segment, turns[0].at, zone),
+    )
+    add_sources(identity, turns)
+    set_entities(identity, window.owner, segment.entities)
+    return 1
+
+
+def _same_turns(window: Window, turn_ids: Sequence[int]) -> int:
+    """Return how many memories of this window rest on exactly these turns already."""
+    memories = Memory.select(Memory.id).where(Memory.window == window)
+    sources: dict[str, list[int]] = {}
+    for row in MemorySource.select().where(MemorySource.memory.in_(memories)).order_by(MemorySource.turn):
+        sources.setdefault(row.memory_id, []).append(row.turn_id)
+    return sum(ids == list(turn_ids) for ids in sources.values())
+
+
+def entity_columns(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the two columns: the names as said, one a key, and their keys."""
+    by_key = {entity_key(name): name for name in reversed(names) if entity_key(name)}
+    return {"entities": list(by_key.values())[::-1], "entity_keys": list(by_key)[::-1]}
+
+
+def set_entities(identity: str, owner: str, names: Sequence[str]) -> None:
+    """Replace the keys under which a memory is found."""
+    MemoryEntity.delete().where(MemoryEntity.memory == identity).execute()
+    for key in entity_columns(names)["entity_keys"]:
+        MemoryEntity.create(memory=identity, owner=owner, key=key)
+
+
+def add_sources(identity: str, turns: Sequence[Turn]) -> None:
+    """Add source turns; those it has already stay once."""
+    for turn in turns:
+        MemorySource.insert(memory=identity, turn=turn.id).on_conflict_ignore().execute()
+
+
+def occurred(segment: Segment, said: datetime, zone: tzinfo) -> dict[str, datetime]:
+    """Return when it happened, if the talk said so, else when it was said; a day or a span as from and to."""
+    at = _day_or_moment(segment.occurred_at, zone)
+    start = _day_or_moment(segment.occurred_from, zone) or at
+    end = _day_or_moment(segment.occurred_to, zone) or at or start
+    if start is None or end is None:
+        start = end = (said, said)
+    low, high = min(start[0], end[0]), max(start[1], end[1])
+    return {"occurred_at": at[0] if at else low, "occurred_from": low, "occurred_to": high}
+
+
+def _day_or_moment(text: str | None, zone: tzinfo) -> tuple[datetime, datetime] | None:
+    """Return the first and last moment of what a model wrote, None where it is no time."""
+    if not text:
+        return None
+    try:
+        return read_time(text, zone), read_time(text, zone, end_of_day=True)
+    except InvalidInput:
+        return None
+
+
+def changed(**more: Any) -> dict[str, Any]:
+    """Return the columns that every change of a memory sets besides its own, so that the index follows."""
+    return {"version": Memory.version + 1, "outdated": True, **more}
+
+
+def supersede(old: Memory, new_id: str) -> None:
+    """Retire ``old`` in favour of ``new_id``; it stays in the rows with its link."""
+    Memory.update(**changed(status="superseded", superseded_by=new_id)).where(
+        Memory.id == old.id, Memory.status == "active"
+    ).execute()
+
+
+def absorb(kept: Memory, repeated: Memory) -> None:
+    """Let ``kept`` gain the turns of ``repeated``, which said the same again and is retired."""
+    turns = list(Turn.select().join(MemorySource).where(MemorySource.memory == repeated.id).order_by(Turn.id))
+    add_sources(kept.id, turns)
+    said_at = max([kept.said_at, *(turn.at for turn in turns)])
+    Memory.update(**changed(said_at=said_at)).where(Memory.id == kept.id).execute()
+    supersede(repeated, kept.id)

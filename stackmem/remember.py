@@ -1,0 +1,241 @@
+"""BACKGROUND: a look at a session. Split by topic, keep or skip, summarise; rows and states in one transaction."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from stackmem.answers import Segment, read_segments
+from stackmem.asking import ATTEMPTS, ask, delay
+from stackmem.clock import show_time
+from stackmem.database import Held, lease, transaction
+from stackmem.exceptions import BadAnswer, PermanentError, TransientError
+from stackmem.making import make_memory
+from stackmem.models import Session, Turn, Window
+from stackmem.persona import Persona, language_of, prompt_file, prompt_version, render
+from stackmem.ports import ChatModel, ChatRequest, Clock, Hint, Queue
+
+log = logging.getLogger(__name__)
+
+LOOK_AFTER = 6  # turns not yet looked at
+SILENCE = timedelta(minutes=2)  # after which even one such turn is looked at
+TURNS = 40  # of one look at most
+OPEN_TOPIC = 20  # turns of the open topic at most: then it is closed
+TURN_CHARACTERS = 1500  # of one side's words that the memory model sees
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look sees: turns, oldest first, and whether the session ended with them."""
+
+    session: Session
+    turns: Sequence[Turn]
+    final: bool
+
+
+def unlooked(session: Session) -> int:
+    """Return how many pending turns no look has seen."""
+    rows = Turn.select().where(Turn.session == session, Turn.state == "pending", Turn.id > session.looked_to)
+    return int(rows.count())
+
+
+def is_due(session: Session, now: datetime) -> bool:
+    """Tell whether a look is due: six new turns, silence, the end, or another session of the owner."""
+    if session.retry_at is not None and session.retry_at > now:
+        return False
+    if session.ended_at is not None:
+        return bool(Turn.select().where(Turn.session == session, Turn.state == "pending").exists())
+    new = unlooked(session)
+    return new >= LOOK_AFTER or (new > 0 and (session.look_due or now - session.received_at >= SILENCE))
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """The use case over its parts."""
+
+    model: ChatModel
+    persona: Persona
+    clock: Clock
+    queue: Queue
+    zone: tzinfo
+    timeout_s: float
+
+    def remember(self, session_id: int) -> int:
+        """Look at a session as often as is due; return how many memories were made.
+
+        Does nothing when no look is due or another worker holds the session. A bad answer costs an attempt, a model
+        that is down only a delay; both are stored, and nothing is raised.
+        """
+        made = 0
+        with lease(f"session:{session_id}", self.clock) as held:
+            session = Session.get_or_none(Session.id == session_id)
+            while held is not None and session is not None and is_due(session, self.clock.now()):
+                look = next_look(session)
+                try:
+                    segments = self.ask(look)
+                except BadAnswer as exc:
+                    self._bad_answer(look, exc, held)
+                except (TransientError, PermanentError) as exc:
+                    self._model_down(look, exc)
+                else:
+                    made += self._store(look, segments, held)
+                session = Session.get_by_id(session_id)
+        return made
+
+    def ask(self, look: Look) -> list[Segment]:
+        """Ask the model for the segments of a look. Raises BadAnswer, TransientError or PermanentError."""
+        request = ChatRequest(self._messages(look), "remember", self.timeout_s, json_schema=_SCHEMA)
+        segments = ask(self.model, request, lambda content: read_segments(content, len(look.turns)))
+        if not segments and any(turn.user.strip() for turn in look.turns):
+            # "Nothing to remember" must be said twice: a model that only failed to follow would lose the turns.
+            segments = ask(self.model, request, lambda content: read_segments(content, len(look.turns)))
+        return segments
+
+    def _messages(self, look: Look) -> list[dict[str, Any]]:
+        language = language_of([turn.user + turn.reply for turn in look.turns])
+        both = look.session.both_speakers
+        name = {"ja": "相手", "en": "The other person"}[language] if both else self.persona.name
+        rule = prompt_file(f"remember_{'both' if both else 'robot'}.{language}.md").strip()
+        system = render(f"remember.{language}.md", robot=name, robot_rule=rule)
+        talk = {
+            "session_ended": look.final,
+            "both_speakers": both,
+            "time_zone": str(self.zone),
+            "turns": [self._turn_line(number, turn) for number, turn in enumerate(look.turns, 1)],
+        }
+        content = json.dumps(talk, ensure_ascii=False)
+        return [{"role": "system", "content": system}, {"role": "user", "content": content}]
+
+    def _turn_line(self, number: int, turn: Turn) -> dict[str, Any]:
+        line: dict[str, Any] = {
+            "turn_id": number,
+            "at": show_time(turn.at, self.zone),
+            "user": turn.user[:TURN_CHARACTERS],
+            "robot": "" if turn.degraded else turn.reply[:TURN_CHARACTERS],
+        }
+        return line | {"recalled": True} if turn.searched and turn.memory_ids else line
+
+    def _store(self, look: Look, segments: Sequence[Segment], held: Held) -> int:
+        with transaction():
+            held.check()
+            made = write_look(look, segments, self.model.name, self.clock.now(), self.zone)
+        if made:
+            self.queue.put(Hint("index", look.session.owner))
+        return made
+
+    def _bad_answer(self, look: Look, fault: BadAnswer, held: Held) -> None:
+        attempts = look.session.attempts + 1
+        log.warning("session %s: the memory model's answer was bad (attempt %d): %s", look.session.id, attempts, fault)
+        with transaction():
+            held.check()
+            if attempts >= ATTEMPTS:
+                ids = [turn.id for turn in look.turns]
+                Turn.update(state="failed").where(Turn.id.in_(ids), Turn.state == "pending").execute()
+                _looked(look, attempts=0, retry_at=None)
+            else:
+                wait = self.clock.now() + delay(attempts)
+                Session.update(attempts=attempts, retry_at=wait, enqueued_at=None).where(
+                    Session.id == look.session.id
+                ).execute()
+
+    def _model_down(self, look: Look, fault: Exception) -> None:
+        delays = look.session.delays + 1
+        log.warning("session %s: the memory model did not answer: %s", look.session.id, fault)
+        Session.update(delays=delays, retry_at=self.clock.now() + delay(delays), enqueued_at=None).where(
+            Session.id == look.session.id
+        ).execute()
+
+
+def next_look(session: Session) -> Look:
+    """Return the session's pending turns, oldest first, as many as one look takes."""
+    rows = list(
+        Turn.select().where(Turn.session == session, Turn.state == "pending").order_by(Turn.ordinal).limit(TURNS + 1)
+    )
+    return Look(session, rows[:TURNS], final=session.ended_at is not None and len(rows) <= TURNS)
+
+
+def write_look(look: Look, segments: Sequence[Segment], model: str, now: datetime, zone: tzinfo) -> int:
+    """Write what a look found, inside the caller's transaction: window, memories, sources, turn states; return how many.
+
+    While the session lives, the last topic stays pending; turns that no closed segment keeps are skipped.
+    """
+    open_numbers = set() if look.final else open_topic(segments, len(look.turns))
+    closed = [segment for segment in segments if not open_numbers.issuperset(segment.turn_ids)]
+    window = Window.create(
+        session=look.session,
+        owner=look.session.owner,
+        turn_ids=[turn.id for turn in look.turns],
+        final=look.final,
+        prompt_version=prompt_version(f"remember.{language_of([turn.user for turn in look.turns])}.md"),
+        model=model,
+        created_at=now,
+    )
+    kept: set[int] = set()
+    made = 0
+    for segment in closed:
+        if segment.keep:
+            turns = [look.turns[number - 1] for number in segment.turn_ids]
+            made += make_memory(segment, turns, window, now, zone)
+            kept.update(segment.turn_ids)
+    if not made:
+        Window.update(compared=True).where(Window.id == window.id).execute()
+    _set_states(look, kept, open_numbers)
+    _looked(look, attempts=0, delays=0, retry_at=None)
+    return made
+
+
+def open_topic(segments: Sequence[Segment], count: int) -> set[int]:
+    """Return the numbers of the turns that stay pending: the last topic's, and those after it that no segment names."""
+    if not segments:
+        return set()
+    last = max(segments, key=lambda segment: segment.turn_ids[-1])
+    numbers = set(last.turn_ids) | set(range(last.turn_ids[-1] + 1, count + 1))
+    kept_elsewhere = {n for segment in segments if segment is not last and segment.keep for n in segment.turn_ids}
+    numbers -= kept_elsewhere
+    return numbers if len(numbers) < OPEN_TOPIC else set()
+
+
+def _set_states(look: Look, kept: set[int], still_open: set[int]) -> None:
+    for state, numbers in (
+        ("kept", kept),
+        ("skipped", set(range(1, len(look.turns) + 1)) - kept - still_open),
+    ):
+        ids = [look.turns[number - 1].id for number in numbers]
+        if ids:
+            Turn.update(state=state).where(Turn.id.in_(ids)).execute()
+
+
+def _looked(look: Look, **more: object) -> None:
+    last = max(turn.id for turn in look.turns)
+    newer = Turn.select().where(Turn.session == look.session, Turn.id > last).exists()
+    Session.update(looked_to=last, enqueued_at=None, look_due=look.session.look_due and newer, **more).where(
+        Session.id == look.session.id
+    ).execute()
+
+
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "segments": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "turn_ids": {"type": "array", "items": {"type": "integer"}},
+                    "keep": {"type": "boolean"},
+                    "topic": {"type": "string"},
+                    "summary": {"type": "string"},
+                    "entities": {"type": "array", "items": {"type": "string"}},
+                    "memory_type": {"type": "string", "enum": ["episode", "decision", "preference"]},
+                    "occurred_at": {"type": ["string", "null"]},
+                    "occurred_from": {"type": ["string", "null"]},
+                    "occurred_to": {"type": ["string", "null"]},
+                },
+                "required": ["turn_ids", "keep", "topic", "summary", "entities", "memory_type"],
+            },
+        }
+    },
+    "required": ["segments"],
+}
