@@ -149,20 +149,26 @@ def candidates(window: Window, new: Sequence[Memory]) -> list[Memory]:
 
 
 def apply_decisions(decisions: Sequence[Decision], new: dict[str, Memory], known: dict[str, Memory]) -> None:
-    """Carry out what the model decided, as far as it names memories of this call that are still active."""
+    """Carry out what the model decided, as far as it names memories of this call that are still active.
+
+    Of two that contradict each other the one said later stays, in whatever order they were made.
+    """
     retired: set[str] = set()
     for decision in decisions:
         fresh, old = new.get(decision.id), known.get(decision.known or "")
         if fresh is None or old is None or {fresh.id, old.id} & retired:
             continue
         current = Memory.get_or_none(Memory.id == old.id, Memory.status == "active")
-        if current is None:
+        if current is None or decision.decision == "new":
             continue
-        if decision.decision == "supersedes":
+        if decision.decision == "repeats":
+            absorb(current, fresh)
+            retired.add(fresh.id)
+        elif fresh.said_at >= current.said_at:
             supersede(current, fresh.id)
             retired.add(old.id)
-        elif decision.decision == "repeats":
-            absorb(current, fresh)
+        else:
+            supersede(fresh, old.id)
             retired.add(fresh.id)
 
 

@@ -144,7 +144,9 @@ class Conversation:
             log.warning("turn %s: the chat model did not answer: %s", turn.id, exc)
         return thought
 
-    def _ask(self, messages: list[dict[str, Any]], thought: Thought, deadline: Deadline, with_tools: bool) -> ChatAnswer:
+    def _ask(
+        self, messages: list[dict[str, Any]], thought: Thought, deadline: Deadline, with_tools: bool
+    ) -> ChatAnswer:
         left = deadline.left_s()
         if left <= 0:
             raise TransientError("The turn's time is over.")
@@ -165,7 +167,9 @@ class Conversation:
         thought.completion_tokens += answer.completion_tokens
         return answer
 
-    def _run(self, turn: Turn, call: ToolCall, known: dict[tuple[str, str], ToolResult], thought: Thought) -> ToolResult:
+    def _run(
+        self, turn: Turn, call: ToolCall, known: dict[tuple[str, str], ToolResult], thought: Thought
+    ) -> ToolResult:
         """Run one tool call; an identical one is answered from the first result."""
         same = (call.name, repr(call.arguments))
         started = time.perf_counter()

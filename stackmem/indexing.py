@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from stackmem import sources
 from stackmem.database import transaction
+from stackmem.exceptions import PermanentError
 from stackmem.models import Memory, MemoryVector, Owner, PointDeletion, Turn
 from stackmem.ports import Embedder, IndexFilter, IndexPoint, IndexStore, Vector, VectorIndex
 
@@ -18,7 +20,8 @@ BATCH = 64  # memories embedded, upserted and marked together
 WINDOW = 2  # source turns in one source window (about 5 lines); windows slide by one turn
 WINDOWS = 16  # source windows of one memory at most
 CHARACTERS = 2000  # of one text that are embedded
-NEIGHBOURS = 5  # nearest older memories kept for compare
+NEIGHBOUR_POOL = 50
+NEIGHBOURS = 20  # nearest older memories kept for compare
 NEAR = 0.35  # similarity from which a memory is a neighbour
 
 Progress = Callable[[int, int], None]
@@ -29,6 +32,7 @@ class IndexHandle:
 
     def __init__(self, store: IndexStore | None, embedder: Embedder):
         self.store, self.embedder = store, embedder
+        self.lock = threading.RLock()  # one writer at a time; readers need none
         self.current: VectorIndex | None = store.open(embedder.fingerprint) if store else None
 
     @property
@@ -76,16 +80,16 @@ def index_owner(handle: IndexHandle, owner: str, progress: Progress | None = Non
 
     Returns 0 at once when nothing is outdated. Raises TransientError when the embedder or the index is down.
     """
-    if handle.current is None:
-        return 0
-    total = _outdated(owner).count()
-    done = 0
-    _delete_points(handle.current, owner)
-    while batch := list(_outdated(owner).order_by(Memory.id).limit(BATCH)):
-        _write(handle.current, handle.embedder, batch)
-        done += len(batch)
-        if progress:
-            progress(done, max(total, done))
+    total, done = _outdated(owner).count(), 0
+    with handle.lock:
+        if handle.current is None:
+            return 0
+        _delete_points(handle.current, owner)
+        while batch := list(_outdated(owner).order_by(Memory.id).limit(BATCH)):
+            _write(handle.current, handle.embedder, batch)
+            done += len(batch)
+            if progress:
+                progress(done, max(total, done))
     return done
 
 
@@ -110,12 +114,16 @@ def _write(index: VectorIndex, embedder: Embedder, batch: Sequence[Memory]) -> N
 
 
 def _neighbours(index: VectorIndex, memory: Memory, point: IndexPoint) -> list[str]:
-    if memory.status != "active":
+    """Return the nearest older memories, nearest first, whatever their status: compare reads the status when it runs."""
+    if memory.window_id is None or memory.status != "active":
         return []
-    hits = index.search(point.summary, IndexFilter(memory.owner), NEIGHBOURS + 1)
-    near = [hit for hit in hits if hit.memory_id != memory.id and hit.summary_score >= NEAR]
-    near.sort(key=lambda hit: (-hit.summary_score, hit.memory_id))
-    return [hit.memory_id for hit in near[:NEIGHBOURS]]
+    hits = index.search(point.summary, IndexFilter(memory.owner, status=None), NEIGHBOUR_POOL)
+    near = {hit.memory_id: hit.summary_score for hit in hits if hit.summary_score >= NEAR}
+    older = Memory.select(Memory.id).where(
+        Memory.id.in_(list(near)), Memory.window.is_null() | (Memory.window < memory.window_id)
+    )
+    ids = sorted((row.id for row in older), key=lambda memory_id: (-round(near[memory_id], 6), memory_id))
+    return ids[:NEIGHBOURS]
 
 
 def _delete_points(index: VectorIndex, owner: str) -> None:
@@ -159,9 +167,7 @@ def _stored_vectors(memory_ids: Sequence[str], fingerprint: str) -> dict[tuple[s
     rows = MemoryVector.select().where(
         MemoryVector.memory.in_(list(memory_ids)), MemoryVector.fingerprint == fingerprint
     )
-    return {
-        (row.memory_id, row.ordinal, row.text_hash): np.frombuffer(bytes(row.vector), dtype="<f4") for row in rows
-    }
+    return {(row.memory_id, row.ordinal, row.text_hash): np.frombuffer(bytes(row.vector), dtype="<f4") for row in rows}
 
 
 def _store_vectors(
@@ -190,9 +196,7 @@ def _store_vectors(
             ).execute()
 
 
-def _point(
-    memory: Memory, parts: Sequence[str], stored: dict[tuple[str, int, str], Vector], dim: int
-) -> IndexPoint:
+def _point(memory: Memory, parts: Sequence[str], stored: dict[tuple[str, int, str], Vector], dim: int) -> IndexPoint:
     vectors = [stored[memory.id, ordinal, _text_hash(text)] for ordinal, text in enumerate(parts)]
     windows = np.stack(vectors[1:]) if vectors[1:] else np.zeros((0, dim), dtype=np.float32)
     return IndexPoint(memory.id, vectors[0], windows, payload(memory))
@@ -204,20 +208,21 @@ def _point(
 def reindex(handle: IndexHandle, progress: Progress | None = None) -> int:
     """Fill a new generation beside the old one from the stored vectors, then swap; return the number of points.
 
-    Search goes on with the old generation meanwhile. The caller holds the index's lease, so that nothing is indexed
-    into the old generation meanwhile: what changes stays outdated, and follows after the swap.
+    Search goes on with the old generation meanwhile. Nothing is indexed into it meanwhile: what changes stays outdated,
+    and follows after the swap.
     """
     store = handle.store
-    assert store is not None, "only the owner of the index rebuilds it"
-    new = store.begin(handle.embedder.fingerprint)
-    total = Memory.select().where(Memory.status != "forgotten").count()
-    done, after = 0, ""
-    while batch := _next_batch(after):
-        new.upsert(points_of(batch, handle.embedder))
-        done, after = done + len(batch), batch[-1].id
-        if progress:
-            progress(done, max(total, done))
-    handle.current = store.swap()
+    if store is None:
+        raise PermanentError("Only the process that owns the index can rebuild it.")
+    total, done, after = Memory.select().where(Memory.status != "forgotten").count(), 0, ""
+    with handle.lock:
+        new = store.begin(handle.embedder.fingerprint)
+        while batch := _next_batch(after):
+            new.upsert(points_of(batch, handle.embedder))
+            done, after = done + len(batch), batch[-1].id
+            if progress:
+                progress(done, max(total, done))
+        handle.current = store.swap()
     return done
 
 

@@ -221,7 +221,6 @@ class Device(Row):
     owner = TextField()
     token_hash = TextField(unique=True)
     created_at = UTCField()
-    revoked_at = UTCField(null=True)
 
 
 TABLES = [

@@ -7,20 +7,22 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from json_repair import repair_json
 
 from stackmem.text import clean, clean_json, fold
 
-_REPAIR_LIMIT = 65_536  # characters; json-repair needs about 0.2 s for so many
+_REPAIR_LIMIT = 32_768  # characters; json-repair needs about 0.1 s for so many
+_DEPTH_LIMIT = 32  # of brackets; json-repair takes minutes over deep garbage ('{"' repeated), and no answer is so deep
 _BLOCK_LIMIT = 16  # fences, JSON values or calls looked at in one text: more is garbage
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json\b|[\w-]{0,20}\n)?(.*?)(?:```|\Z)", re.DOTALL)
 _OBJECT = re.compile(r"""\{\s*+(?:["'“}]|\w{1,64}\s*+:)|\[\s*+[\[{]""")  # {name} and [1] in prose are not JSON
 _JSON_ALONE = re.compile(r"""\[?\s*+\{\s*+(?:["'“}]|\w{1,64}\s*+:)""")
 _FLAT_LIST = re.compile(r'\[\s*+["\d\]-]')
-_TOO_DEEP = re.compile(r"(?:[\[{(]\s*+){40}")  # json-repair is quadratic in these, and no answer is nested so deep
+_BRACKET = re.compile(r"[\[\]{}()]")
 _CALL_TAG = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
 _FUNCTION_TAG = re.compile(
     r"""<function(?:=|\s{1,4}name=)["']?([\w.-]{1,64})["']?\s{0,4}>(.*?)(?:</function>|(?=<function[=\s])|\Z)""",
@@ -122,13 +124,18 @@ def _repaired(text: str) -> Any | None:
     if opening is None:
         return None
     broken = text[opening.start() : opening.start() + _REPAIR_LIMIT]
-    if _TOO_DEEP.search(broken):
+    if _depth(broken) > _DEPTH_LIMIT:
         return None
     try:
         value = repair_json(broken, return_objects=True, skip_json_loads=True)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict | list) else None
+
+
+def _depth(text: str) -> int:
+    steps = (1 if bracket[0] in "[{(" else -1 for bracket in _BRACKET.finditer(text))
+    return max(accumulate(steps), default=0)
 
 
 def _flat_list(text: str) -> Any | None:

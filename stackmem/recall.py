@@ -149,7 +149,9 @@ class Recall:
         vector: Vector = self._embedder.embed_queries([query])[0]
         return vector
 
-    def _find_relaxing(self, arguments: SearchArguments, vector: Vector, limit: int) -> tuple[list[Candidate], list[str]]:
+    def _find_relaxing(
+        self, arguments: SearchArguments, vector: Vector, limit: int
+    ) -> tuple[list[Candidate], list[str]]:
         relaxed: list[str] = []
         where = arguments.where
         found = self._find(arguments.query, vector, where, limit, arguments.dated)
@@ -170,7 +172,9 @@ class Recall:
         hits = [hit for hit in hits if hit.memory_id in rows]
         if not hits:
             return []
-        normalise = Memory.select().where(Memory.owner == where.owner, Memory.status == "active").count() >= NORMALISE_FROM
+        normalise = (
+            Memory.select().where(Memory.owner == where.owner, Memory.status == "active").count() >= NORMALISE_FROM
+        )
         scores = _rank_scores(query, hits, rows, normalise)
         found = [
             Candidate(rows[hit.memory_id], round(hit.summary_score, 6), float(score))
@@ -218,7 +222,9 @@ class Recall:
         if not found and not waiting:
             parts.append("Nothing was found: say that you do not remember, and invent nothing.")
         if len(found) > 1:
-            parts.append("If these are about different things and the question does not decide, ask which one is meant.")
+            parts.append(
+                "If these are about different things and the question does not decide, ask which one is meant."
+            )
         return " ".join(parts)
 
 
@@ -252,9 +258,7 @@ def _z(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return (values - values.mean()) / deviation if deviation > 1e-9 else np.zeros_like(values)
 
 
-def _rank_scores(
-    query: str, hits: Sequence[IndexHit], rows: dict[str, Memory], normalise: bool
-) -> NDArray[np.float64]:
+def _rank_scores(query: str, hits: Sequence[IndexHit], rows: dict[str, Memory], normalise: bool) -> NDArray[np.float64]:
     """Return the order's score: mainly the vectors, a little the words (figures in docs/decisions)."""
     summary = np.array([hit.summary_score for hit in hits])
     if not normalise:

@@ -120,7 +120,8 @@ class Remembering:
     def _store(self, look: Look, segments: Sequence[Segment], held: Held) -> int:
         with transaction():
             held.check()
-            made = write_look(look, segments, self.model.name, self.clock.now(), self.zone)
+            window = new_window(look, self.model.name, self.clock.now())
+            made = write_look(look, segments, window, self.clock.now(), self.zone)
         if made:
             self.queue.put(Hint("index", look.session.owner))
         return made
@@ -156,22 +157,27 @@ def next_look(session: Session) -> Look:
     return Look(session, rows[:TURNS], final=session.ended_at is not None and len(rows) <= TURNS)
 
 
-def write_look(look: Look, segments: Sequence[Segment], model: str, now: datetime, zone: tzinfo) -> int:
-    """Write what a look found, inside the caller's transaction: window, memories, sources, turn states; return how many.
+def new_window(look: Look, model: str, now: datetime) -> Window:
+    """Insert the row by which a look can be replayed."""
+    language = language_of([turn.user + turn.reply for turn in look.turns])
+    return Window.create(  # type: ignore[no-any-return]
+        session=look.session,
+        owner=look.session.owner,
+        turn_ids=[turn.id for turn in look.turns],
+        final=look.final,
+        prompt_version=prompt_version(f"remember.{language}.md"),
+        model=model,
+        created_at=now,
+    )
+
+
+def write_look(look: Look, segments: Sequence[Segment], window: Window, now: datetime, zone: tzinfo) -> int:
+    """Write what a look found, inside the caller's transaction: memories, sources, turn states; return how many.
 
     While the session lives, the last topic stays pending; turns that no closed segment keeps are skipped.
     """
     open_numbers = set() if look.final else open_topic(segments, len(look.turns))
     closed = [segment for segment in segments if not open_numbers.issuperset(segment.turn_ids)]
-    window = Window.create(
-        session=look.session,
-        owner=look.session.owner,
-        turn_ids=[turn.id for turn in look.turns],
-        final=look.final,
-        prompt_version=prompt_version(f"remember.{language_of([turn.user for turn in look.turns])}.md"),
-        model=model,
-        created_at=now,
-    )
     kept: set[int] = set()
     made = 0
     for segment in closed:

@@ -38,7 +38,9 @@ def begin(owner: str, name: str, *, now: datetime, named: bool, device: str | No
     """Insert the next sequence of ``name``."""
     if len(name) > NAME_LIMIT or not name.strip():
         raise InvalidInput(f"A session id has 1 to {NAME_LIMIT} characters.")
-    newest = Session.select(Session.seq).where(Session.owner == owner, Session.name == name).order_by(Session.seq.desc())
+    newest = (
+        Session.select(Session.seq).where(Session.owner == owner, Session.name == name).order_by(Session.seq.desc())
+    )
     row = newest.first()
     return Session.create(  # type: ignore[no-any-return]
         owner=owner,

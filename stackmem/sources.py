@@ -128,9 +128,7 @@ def _in_time(at: datetime, where: IndexFilter) -> bool:
     return (where.since is None or at >= where.since) and (where.until is None or at <= where.until)
 
 
-def read_sources(
-    owner: str, given: dict[str, Any], zone: tzinfo
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read_sources(owner: str, given: dict[str, Any], zone: tzinfo) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Do ``read_memory_source``: return its result and the trace's hits. Raises InvalidInput with a sentence."""
     ids, around = _read_ids(given)
     memories = {

@@ -3,19 +3,17 @@
 "Row 12" and the like, here and in the modules beside this one, are rows of the table of model servers' habits.
 """
 
+import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from stackmem.adapters.openai_answer import read_completion
 from stackmem.adapters.openai_errors import Complaints, ContentRefused, Refused
 from stackmem.adapters.openai_request import Dialect, body_of
-from stackmem.exceptions import SettingsError, TransientError
+from stackmem.exceptions import SettingsError, StackmemError, TransientError
 from stackmem.ports import ChatAnswer, ChatRequest
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ class OpenAIChat:
         self._dialect = Dialect()
         self._client: openai.OpenAI | None = None
         self._lock = threading.Lock()
-        _check(setting_prefix, self._base_url, self._api_key)
+        _check(self._complaints, self._base_url, self._api_key)
 
     def complete(self, request: ChatRequest) -> ChatAnswer:
         """Return the model's answer within ``request.timeout_s``, retries included, however slowly the server sends.
@@ -79,23 +77,110 @@ class OpenAIChat:
             client.close()
 
     def _attempts(self, request: ChatRequest, deadline: float) -> ChatAnswer:
-        """Ask until there is an answer, or a refusal that no change of dialect helps against."""
-        dialect, changes, again, plain = self._dialect, Counter(_CHANGES), request.purpose == "turn", False
+        """Ask until there is an answer, or a problem that neither another dialect nor another try helps against."""
+        course = _Course(self._dialect, request, self._extra_body is not None)
         while True:
+            error: StackmemError
             try:
-                answer, thought = self._ask(request, dialect, plain, deadline)
-                self._dialect = dialect.after_thinking_aloud() if thought else dialect
-                return answer
+                answer, thought = read_completion(self._post(request, course, deadline), request)
             except Refused as refused:
-                change = dialect.after(refused, request, self._extra_body is not None)
-                error = self._complaints.refused(refused)
-                if change and changes[change[0]]:
-                    kind, dialect = change
-                    changes[kind] -= 1
-                    plain = plain or kind == "plain"
+                if course.changed_after(refused):
                     continue
+                error = self._complaints.refused(refused)
             except TransientError as broken:
                 error = broken
-            if not (again and _wait_for_another_try(error, request.timeout_s, deadline)):
+            else:
+                self._dialect = course.dialect.after_thinking_aloud() if thought else course.dialect
+                return answer
+            if not course.worth_another_try(error, deadline):
                 raise error
-            again = False
+
+    def _post(self, request: ChatRequest, course: "_Course", deadline: float) -> bytes:
+        """Return the body of one successful response. Raises Refused, or TransientError where there is none."""
+        import httpx2  # openai's own HTTP client; neither is imported before the first call (0.7 s)
+        import openai
+
+        body = body_of(request, course.dialect, self._extra_body, course.plain)
+        try:
+            completions: Any = self._connected().chat.completions.with_streaming_response
+            with completions.create(model=self.name, timeout=self._left(deadline), **body) as response:
+                return self._read(response.iter_bytes(), deadline)
+        except openai.APIStatusError as exc:
+            raise Refused(exc.status_code, exc.response.text, exc.response.headers) from None  # it may echo the key
+        except (openai.APITimeoutError, httpx2.TimeoutException) as exc:
+            raise self._complaints.too_slow() from exc
+        except (openai.APIConnectionError, httpx2.HTTPError) as exc:
+            raise self._complaints.unreachable() from exc
+
+    def _connected(self) -> "openai.OpenAI":
+        import openai
+
+        with self._lock:
+            if self._client is None:  # local servers want no key, the client wants one
+                key = self._api_key or "none"
+                self._client = openai.OpenAI(base_url=self._base_url, api_key=key, max_retries=0)
+            return self._client
+
+    def _read(self, chunks: Iterable[bytes], deadline: float) -> bytes:
+        """Return the chunks joined; gives up at the deadline, so that no thread reads a dripping body for ever."""
+        body = bytearray()
+        for chunk in chunks:
+            body += chunk
+            self._left(deadline)
+            if len(body) > _BODY_LIMIT:
+                raise self._complaints.unreachable()
+        return bytes(body)
+
+    def _left(self, deadline: float) -> float:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._complaints.too_slow()
+        return left
+
+
+class _Course:
+    """What one call has tried so far."""
+
+    def __init__(self, dialect: Dialect, request: ChatRequest, own_extra_body: bool):
+        self.dialect = dialect
+        self.plain = False  # without a response format
+        self._request = request
+        self._own_extra_body = own_extra_body
+        self._left = dict(_CHANGES)
+        self._may_try_again = request.purpose == "turn"  # background work is tried again by its queue
+
+    def changed_after(self, refused: Refused) -> bool:
+        """Change the dialect so that the server may accept it; False where nothing is left to change."""
+        change = self.dialect.after(refused, self._request, self._own_extra_body)
+        if change is None or not self._left[change[0]]:
+            return False
+        kind, self.dialect = change
+        self._left[kind] -= 1
+        self.plain = self.plain or kind == "plain"
+        return True
+
+    def worth_another_try(self, error: StackmemError, deadline: float) -> bool:
+        """Wait as long as the server asks and return True, once, where half of the time is left after that."""
+        if not (self._may_try_again and isinstance(error, TransientError)):
+            return False
+        self._may_try_again = False
+        pause_s = _PAUSE_S if error.retry_after_s is None else error.retry_after_s
+        if deadline - time.monotonic() - pause_s < self._request.timeout_s / 2:
+            return False
+        time.sleep(pause_s)
+        return True
+
+
+def _settle(answer: "Future[ChatAnswer]", work: Callable[[], ChatAnswer]) -> None:
+    """Put what the work returns, or raises, where the waiting thread finds it."""
+    try:
+        answer.set_result(work())
+    except Exception as exc:  # the thread's edge: raised again by the one who waits
+        answer.set_exception(exc)
+
+
+def _check(complaints: Complaints, base_url: str, api_key: str) -> None:
+    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", base_url):
+        raise SettingsError(str(complaints.bad_address()))
+    if not re.fullmatch(r"[!-~]*", api_key):
+        raise SettingsError(f"{complaints.prefix}_API_KEY holds characters that no key has (spaces, or not ASCII).")

@@ -16,7 +16,9 @@ _MESSAGE_KEYS = ("message", "msg", "error", "errors", "detail", "error_message")
 _CODE_KEYS = ("code", "type", "param", "loc", "error_code")
 _CONTENT = re.compile(r"data_?inspection|inappropriate content|content_filter|content management policy", re.I)
 _BALANCE = re.compile(r"balance|arrear|billing|insufficient_quota|good standing|recharge|top.?up|余额|欠费|充值", re.I)
-_MODEL = re.compile(r"no provider supported|model.{0,200}(not (found|exist|supported)|does not exist)|model_not_found", re.I)
+_MODEL = re.compile(
+    r"no provider supported|model.{0,200}(not (found|exist|supported)|does not exist)|model_not_found", re.I
+)
 _KEY = re.compile(r"api.?key|invalid.{0,10}token|unauthori[sz]ed", re.I)
 THINKING = re.compile(
     r"thinking|chat_template_kwargs|extra (inputs|fields)|extra_forbidden|additional propert"
@@ -109,7 +111,9 @@ class Complaints:
 
     def unreachable(self) -> TransientError:
         """Return the error for a server that is not there, or went away in the middle (row 23)."""
-        return TransientError(f"{self._server} cannot be reached, or broke off; if it never answers, check {self._url}.")
+        return TransientError(
+            f"{self._server} cannot be reached, or broke off; if it never answers, check {self._url}."
+        )
 
     def too_slow(self) -> TransientError:
         """Return the error for an answer that was not whole in time (row 23)."""

@@ -1,8 +1,10 @@
 """What every Qdrant adapter shares: ids, vectors, filters in neutral form, hits and the names of generations."""
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import UUID
 
 import numpy as np
@@ -142,6 +144,15 @@ def generation_number(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def next_number(names: Sequence[str]) -> int:
+def next_number(names: Iterable[str]) -> int:
     """Return one more than the highest number among these names."""
     return 1 + max((number for name in names if (number := generation_number(name)) is not None), default=0)
+
+
+def sync(path: Path) -> None:
+    """Have a file or a folder's entries on disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

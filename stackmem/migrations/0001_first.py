@@ -3,6 +3,7 @@
 from typing import Any
 
 from peewee import (
+    SQL,
     AutoField,
     BlobField,
     BooleanField,
@@ -11,7 +12,6 @@ from peewee import (
     ForeignKeyField,
     IntegerField,
     Model,
-    SQL,
     SqliteDatabase,
     TextField,
 )
@@ -186,22 +186,6 @@ def up(migrator: Any, db: Any) -> None:
         owner = TextField()
         token_hash = TextField(unique=True)
         created_at = UTCField()
-        revoked_at = UTCField(null=True)
 
-    db.create_tables(
-        [
-            Owner,
-            Session,
-            Turn,
-            ToolTrace,
-            Window,
-            Memory,
-            MemoryEntity,
-            MemorySource,
-            MemoryVector,
-            PointDeletion,
-            Job,
-            Lease,
-            Device,
-        ]
-    )
+    db.create_tables([Owner, Session, Turn, ToolTrace, Window, Memory, MemoryEntity, MemorySource, MemoryVector,
+    PointDeletion, Job, Lease, Device,])

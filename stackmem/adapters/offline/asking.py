@@ -14,8 +14,8 @@ _INTERROGATIVE = re.compile(
     r"|どんな|どう|どういう|なぜ|どのくらい"
 )
 _SELF = re.compile(
-    r"(?:わたし|私|わたくし|あたし|ワタシ|僕|ぼく|ボク|俺|おれ|オレ|わし|我が家|(?:うち|ウチ)(?=[のではもっ、\s]))(?![とに])"
-    r"|(?:妻|夫|嫁|旦那|息子|娘|父|母|パパ|ママ|彼女|彼氏|おばあちゃん|おじいちゃん|ばあちゃん|じいちゃん)(?:さん)?[のがはっ]"
+    r"(?:わたし|私|わたくし|あたし|ワタシ|僕|ぼく|ボク|俺|おれ|オレ|わし|我が家|(?:うち|ウチ)(?=[のではもっ、\s]|に(?:い|来|き)))(?![とに](?!い|来|き))"
+    r"|(?:妻|夫|嫁|旦那|息子|娘|父|母|パパ|ママ|彼女|彼氏|おばあちゃん|おじいちゃん|ばあちゃん|じいちゃん)(?:さん)?(?:[がはっ]|の(?!日))"
 )
 _SAID = re.compile(
     r"(?:言|い)(?:った|って(?:い)?た|いました|っていました)|(?:話|はな)し(?:た|て(?:い)?た|ました)|教えた|教えて(?:い)?た|伝えた|聞かせた"
@@ -26,7 +26,7 @@ _PAST_END = re.compile(
     r"(?:だった|でした|かった|[いきしちにりっえけせてねべめれんいすごく]た|んだ|ました)(?:っけ|の(?:か|かな)?|ん(?:だ|です)(?:った)?か?|か|かな[あー]?"
     r"|かね|よね|でしょうか|って)?(?:、?(?:わかる|分かる|言える|知ってる|覚えてる))?[\s?。、]*\Z"
 )
-_COPULA_PAST = re.compile(r"だった|でした|んだった|たかな|ましたか|いくらした")
+_COPULA_PAST = re.compile(r"だった|でした|んだった|たかな|ましたか|いくらした|たか(?:知|わか|分か|覚え)")
 _DAY = re.compile(
     r"昨日|きのう|一昨日|おととい|先週|先月|去年|昨年|この前|この間|こないだ|以前|前に|[0-9]+月[0-9]+日|曜"
 )
@@ -37,7 +37,7 @@ _OF_ROBOT = re.compile(r"君|きみ|キミ|あなた|お前|この|その|ロボ
 _TELL = re.compile(r"(?:教えて|おしえて|思い出して)(?:ください|くれる|くれ|ほしい|よ|ね)?[\s?!。、]*\Z")
 _NOW = re.compile(
     r"(?:今日|きょう|明日|あした|今|いま)(?:は|って|の)?(?:何曜|なんよう|何日|なんにち|何月|何時|なんじ|何年)|(?:今|いま)(?:何|なん)て"
-    r"|(?:何|なに|なん)して(?:い)?[たる]|元気|\A\W*(?:何時|なんじ|何曜日|何日)"
+    r"|(?:何|なに|なん)して(?:い)?[たる]|元気|言ってる(?:こと|意味)|\A\W*(?:何時|なんじ|何曜日|何日)"
 )
 _GENERAL = re.compile(
     r"英語で|日本語で|漢字で|意味|天気|気温|首都|県庁|高さ|標高|人口|面積|長さ|総理|大統領|首相|ニュース|どうやって|どうやったら|どうしたら"
@@ -45,11 +45,12 @@ _GENERAL = re.compile(
 )
 _ADVICE = re.compile(
     r"(?:すれば|したら|れば|たら|ても|で|て|と)(?:いい|良い|よい)|べき|どう思|似合|(?:こと|事)(?:が|は)?(?:好き|嫌い|すき|きらい)|聞こえ|聞いて(?:い?る|ます)"
-    r"|見え|手伝|(?:て|で)(?:くれ|もらえ|ほし|下さ|くださ)|(?:よう|しょう)(?:か|かな|か?ね)?[\s?]*\Z|ませんか|欲しい\?|できる(?:かな|\?)"
+    r"|見え|手伝|(?:て|で)(?:くれ|もらえ|ほし|下さ|くださ)|(?:よう|(?<!で)しょう)(?:か|かな|か?ね)?[\s?]*\Z|ませんか|欲しい\?|できる(?:かな|\?)"
 )
 _EN_RECALL = re.compile(
     r"\b(?:(?:do|did|can|could) you (?:still )?(?:remember|recall)|remind me (?:what|where|when|who|which|how|of)"
-    r"|(?:have|had) i (?:ever )?(?:told|said|mentioned)|(?:i|we|you) (?:told|said|mentioned|recommended|suggested|promised|talked)"
+    r"|(?:have|had) i (?:ever )?(?:told|said|mentioned)"
+    r"|(?:i|we|you) (?:told|said|mentioned|recommended|suggested|promised|talked)"
     r"|did (?:i|we|my|our)|did you (?:recommend|suggest|say|tell|promise|mention))\b"
 )
 _EN_WH = re.compile(r"\b(?:what|where|when|who|whose|which|how (?:much|many|old|long|far|tall|big|often)|why did)\b")
@@ -59,8 +60,8 @@ _EN_YES_NO = re.compile(
 )
 _EN_TELL = re.compile(r"\btell me (?:again )?(?:what|where|when|who|which|how|my)\b")
 _EN_NOT = re.compile(
-    r"\b(?:should|can i|could i|may i|shall|how do i|how can|do i look|i look|am i doing|think of my|of me|think i|if i|did you sleep"
-    r"|can we|do we do|we do (?:now|today|next)|am i wearing|i say in|we play|help me)\b"
+    r"\b(?:should|can i|could i|may i|shall|how do i|how can|do i look|i look|am i doing|think of my|of me|think i|if i"
+    r"|did you sleep|can we|do we do|we do (?:now|today|next)|am i wearing|i say in|we play|help me|mean|how to)\b"
 )
 _FILLER = re.compile(
     r"(?:ねえ|ねぇ|ねー|えっと|えーと|あのさ|そういえば|ところで|ちなみに|スタックチャン)[、,\s]*"
@@ -70,9 +71,9 @@ _FILLER = re.compile(
     r"|(?:何|なん|なに)?(?:なん)?(?:だった|だ|でした)?っけ[かなねー]?|(?:だった|でした)(?:か|かな|の)?(?=[\s?。、]|\Z)|かな[あー]?(?=[\s?。、]|\Z)|[?!。、]+"
 )
 _EN_FILLER = re.compile(
-    r"\b(?:(?:do|did|can|could) you (?:still )?(?:remember|recall|tell me|know)|please|tell me(?: again)?|remind me(?: of)?|hey|so|again"
-    r"|what(?:'s| is| was| are| were| did| do)?|where(?:'s| is| was| did| do)?|when(?:'s| is| was| did| do)?|who(?:'s| is| was)?"
-    r"|which|did i|do i|am i|have i|i told you|i said|i)\b|[?!]+"
+    r"\b(?:(?:do|did|can|could) you (?:still )?(?:remember|recall|tell me|know)|please|tell me(?: again)?"
+    r"|remind me(?: of)?|hey|so|again|what(?:'s| is| was| are| were| did| do)?|where(?:'s| is| was| did| do)?"
+    r"|when(?:'s| is| was| did| do)?|who(?:'s| is| was)?|which|did i|do i|am i|have i|i told you|i said|i)\b|[?!]+"
 )
 
 
@@ -90,7 +91,7 @@ def _asks_japanese(text: str) -> bool:
     if not asks:
         return bool(_TELL.search(text)) and (of_self or said)
     if said:
-        return True
+        return of_self or bool(units(text))
     if _GENERAL.search(text) and not of_self:
         return False
     if _WONDER.search(text):

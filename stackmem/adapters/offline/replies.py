@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from stackmem.adapters.offline.words import LOOKED_AT, is_japanese, is_question
-from stackmem.adapters.offline.worth import is_command
+from stackmem.adapters.offline.worth import is_chatter, is_command
 from stackmem.text import fold
 
 
@@ -90,6 +90,8 @@ def converse(text: str) -> Reply:
     for pattern, reply in _JAPANESE if japanese else _ENGLISH:
         if pattern.search(folded):
             return reply
+    if folded and is_chatter(folded):
+        return Reply("うん、うん。" if japanese else "Mm-hm.", "neutral", "nod")
     if is_question(folded):
         return unknown(japanese)
     return _acknowledge(folded, japanese)

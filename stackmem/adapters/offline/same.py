@@ -3,19 +3,18 @@
 import re
 from typing import Any
 
-from stackmem.adapters.offline.words import as_text, items, likeness, numbers, sentences, shared, units
+from stackmem.adapters.offline.words import as_text, items, likeness, numbers, sentences, shared, unframed, units
 from stackmem.adapters.offline.worth import CORRECTION
 from stackmem.text import entity_key, fold
 
-_FRAME = re.compile(
-    r"\A[0-9]{4}年[0-9]{1,2}月[0-9]{1,2}日、|\AOn [0-9-]{10}, |（[0-9年月日〜]+）| \([0-9-]{10}(?: to [0-9-]{10})?\)"
-    r"|(?:ユーザー|相手|ロボット)：|(?:User|Partner|Robot): "
-)
-_NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*万?")
+_DATE_IN_BRACKETS = re.compile(r"（[0-9年月日〜]+）| \([0-9-]{10}(?: to [0-9-]{10})?\)")
 _ANOTHER = re.compile(
     r"もう(?:一|1|ひと)|[2二]台目|[2二]つ目|[2二]匹目|も(?:買|飼)|別の|他の|ほかの|また|\b(?:another|second|also|too|again)\b"
 )
 _DENIED = re.compile(r"([^、。\s]{1,20}?)(?:じゃなくて?|ではなくて?|でなくて)|\bnot (\S{1,20})")
+_CHANGES = re.compile(
+    r"やめた|やめまし|変更|変え|変わっ|になった|になりまし|やっぱり?.*(?:にする|にした|にしまし|ことに)|\binstead\b|\bchanged\b"
+)
 _REPEATS, _SAME_PREDICATE = 0.8, 0.75  # likeness of content units
 
 
@@ -34,7 +33,7 @@ def _decide(new: dict[str, Any], known: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _said(memory: dict[str, Any]) -> list[str]:
-    return sentences(_FRAME.sub("", as_text(memory.get("summary"))[:2000]))
+    return sentences(_DATE_IN_BRACKETS.sub("", unframed(as_text(memory.get("summary"))[:2000])))
 
 
 def _words(text: str) -> dict[str, float]:
@@ -69,7 +68,8 @@ def _changes(one: str, other: str, new: dict[str, Any], known: dict[str, Any]) -
         if _denies(folded, fold(other)):
             return 2.0 + likeness_of_words
         subject = common + 2.0 * bool(_entities(new) & _entities(known))
-        return 1.0 + likeness_of_words if common >= 2.0 and subject >= 3.0 else 0.0
+        lasting = known.get("memory_type") in ("decision", "preference") and bool(_CHANGES.search(folded))
+        return 1.0 + likeness_of_words if common >= 2.0 and (subject >= 3.0 or lasting) else 0.0
     changed = bool(numbers(one)) and bool(numbers(other)) and numbers(one) != numbers(other)
     return likeness_of_words if changed and common >= 3.0 and likeness_of_words >= _SAME_PREDICATE else 0.0
 

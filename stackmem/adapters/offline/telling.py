@@ -1,4 +1,4 @@
-"""Answer a question from what was found: quote the words that fit it, ask which one is meant, or say that nothing is."""
+"""Answer from what was found: quote the words that fit, ask which one is meant, or say that nothing is known."""
 
 import re
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ from stackmem.adapters.offline.words import (
     numbers,
     sentences,
     shared,
+    unframed,
     units,
 )
-from stackmem.adapters.offline.worth import CORRECTION, worth
+from stackmem.adapters.offline.worth import CORRECTION, is_chatter, robot_worth, worth
 from stackmem.text import cut_at_sentence, fold
 
 QUOTE_LENGTH = 200  # characters
-_FRAME = re.compile(
-    r"\A[0-9]{4}年[0-9]{1,2}月[0-9]{1,2}日、|\AOn [0-9-]{10}, |(?:ユーザー|相手|ロボット)：|(?:User|Partner|Robot): "
-)
-_DENIED = re.compile(r"[^、。，,\s]{1,30}(?:じゃなくて?|ではなくて?|でなくて)、?")
+_DENIED = re.compile(r"[^、。，,\sはがも]{1,30}(?:じゃなくて?|ではなくて?|でなくて)、?")
 _NUMBER_ASKED = re.compile(
-    r"いくら|いくつ|(?:何|なん)(?:円|年|月|日|時|歳|個|匹|人|回|番|センチ|キロ|曜)|いつ|どのくらい|どれくらい|\bhow (?:much|many|old|long|tall|far)\b|\bwhen\b"
+    r"いくら|いくつ|(?:何|なん)(?:円|年|月|日|時|歳|個|匹|人|回|番|センチ|キロ|曜)|いつ|どのくらい|どれくらい"
+    r"|\bhow (?:much|many|old|long|tall|far)\b|\bwhen\b"
 )
-_ASK_BACK = 0.8  # the second candidate fits at least this much as well as the first
+_VAGUE = re.compile(r"あの|その|例の|どれ|どっち|どちら|\bwhich\b|\bthat\b")
+_IN_SESSION = 0.8  # share of the question that words of this session must hold to answer it
 _DIFFERENT = 0.35  # likeness of two candidates below which they are about different things
 
 
@@ -47,12 +47,12 @@ class Words:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A search result with its sentences in order of time, and how well the best of them fits."""
+    """A search result: its sentences in order of time, the question's words in it, and the fit of its best sentence."""
 
     topic: str
     words: tuple[Words, ...]
+    about: float
     fit: float
-    at: Any
 
 
 def tell(question: str, results: Sequence[dict[str, Any]]) -> Reply:
@@ -60,11 +60,11 @@ def tell(question: str, results: Sequence[dict[str, Any]]) -> Reply:
     japanese = is_japanese(question) or not question.strip()
     found = [_candidate(item, question) for result in results for item in items(result.get("candidates"))]
     found += [_candidate(item, question) for result in results for item in items(result.get("memories"))]
-    found = [candidate for candidate in found if candidate.words]
+    found = [candidate for candidate in found if candidate.fit > 0]
     if not found:
         return _nothing(japanese)
-    best = max(found, key=lambda candidate: candidate.fit)  # the first of equals: the search's own order
-    others = [candidate for candidate in found if _rivals(best, candidate)]
+    best = found[max(range(len(found)), key=lambda place: _grade(found[place], place))]
+    others = [candidate for candidate in found if _rivals(best, candidate, question)]
     if others:
         return _which(best, others[0], japanese)
     return _quote(best, japanese)
@@ -73,49 +73,81 @@ def tell(question: str, results: Sequence[dict[str, Any]]) -> Reply:
 def tell_from_session(question: str, earlier: Sequence[str]) -> Reply | None:
     """Return the reply where the user said it in this very session; None where nobody clearly did."""
     wanted, needs_number = units(question), bool(_NUMBER_ASKED.search(fold(question)))
-    weight = sum(wanted.values())
-    best: tuple[float, str] = (0.0, "")
+    clear = max(2.0, _IN_SESSION * sum(wanted.values()))
+    found = ""
     for sentence in (sentence for text in earlier for sentence in sentences(text)):
-        common = shared(wanted, units(sentence))
-        fits = common >= 2.0 and common >= 0.6 * weight and not is_question(sentence)
-        if fits and (numbers(sentence) or not needs_number) and common >= best[0]:
-            best = (common, sentence)
-    if not best[1]:
+        if is_question(sentence):
+            continue
+        fits = shared(wanted, units(sentence)) >= clear and (bool(numbers(sentence)) or not needs_number)
+        if fits or (found and _corrects(sentence, found)):
+            found = sentence
+    if not found:
         return None
-    quoted = _undenied(cut_at_sentence(best[1], QUOTE_LENGTH)).strip("。.")
+    quoted = _undenied(cut_at_sentence(found, QUOTE_LENGTH)).strip("。.")
     said = f"さっき『{quoted}』って言ってたね。" if is_japanese(question) else f'You just said "{quoted}".'
     return Reply(said, "happy", "nod")
 
 
+def _corrects(later: str, earlier: str) -> bool:
+    both_count = bool(numbers(later)) and bool(numbers(earlier))
+    return bool(CORRECTION.search(fold(later))) and (both_count or shared(units(later), units(earlier)) >= 2.0)
+
+
 def _candidate(item: dict[str, Any], question: str) -> Candidate:
-    summary, sources = as_text(item.get("summary")), items(item.get("sources"))
-    at = item.get("occurred_at") or item.get("said_at")
-    words: list[Words] = []
-    for source in sources:
-        for by_user, text in ((True, source.get("user")), (False, source.get("robot"))):
-            words += [
-                Words(sentence, by_user, source.get("at") or at, _fit(question, sentence), place)
-                for place, sentence in enumerate(sentences(as_text(text)), len(words))
-            ]
+    summary, at = as_text(item.get("summary")), item.get("said_at") or item.get("occurred_at")
+    words = _words_of(items(item.get("sources")), question, at)
     if not any(word.fit > 0 for word in words):
-        said = sentences(_FRAME.sub("", summary))
-        words += [Words(one, True, at, _fit(question, one), place) for place, one in enumerate(said, len(words))]
-    topic = as_text(item.get("topic")) or summary
+        said = sentences(unframed(summary))
+        words += [
+            Words(one, True, at, max(_fit(question, one), 0.1), place) for place, one in enumerate(said, len(words))
+        ]
+    best = max(words, key=lambda word: word.fit, default=None)
+    topic = as_text(item.get("topic")) or (best.text if best else "")
     about = shared(units(question), units(topic + summary + "\n".join(word.text for word in words)))
-    return Candidate(topic, tuple(words), about + max((word.fit for word in words), default=0.0) / 10, at)
+    return Candidate(topic, tuple(words), about, best.fit if best else 0.0)
+
+
+def _words_of(sources: Sequence[dict[str, Any]], question: str, at: Any) -> list[Words]:
+    """Return the sentences of the sources; an answer fits as well as the question before it, a mere echo not at all."""
+    words: list[Words] = []
+    asked = 0.0  # how well the question that stands open fits
+    for source, by_user in ((source, by_user) for source in sources for by_user in (True, False)):
+        before = units("\n".join(word.text for word in words[-4:]))
+        for text in sentences(as_text(source.get("user" if by_user else "robot"))):
+            fit = _fit(question, text)
+            if is_question(text):
+                asked = 0.8 * closeness(question, text)
+            elif not is_chatter(text):
+                idle = not by_user and not asked and _is_echo(text, before)
+                fit, asked = (0.0 if idle else fit + asked), 0.0
+            words.append(Words(text, by_user, source.get("at") or at, fit, len(words)))
+    return words
+
+
+def _is_echo(text: str, before: dict[str, float]) -> bool:
+    """Tell whether the robot's sentence states nothing of its own."""
+    return max(worth(text), robot_worth(text)) < 1.0 or shared(units(text), before) == sum(units(text).values())
 
 
 def _fit(question: str, sentence: str) -> float:
     """Return how well a sentence answers a question: shared words, a number where one is asked; no question answers."""
-    if is_question(sentence):
+    common, value = shared(units(question), units(sentence)), worth(sentence)
+    if is_question(sentence) or (not common and value < 1.0):
         return 0.0
-    value = 1.5 * (bool(_NUMBER_ASKED.search(fold(question))) and bool(numbers(sentence)))
-    return closeness(question, sentence) + value + 0.3 * min(worth(sentence), 4.0) + bool(CORRECTION.search(sentence))
+    number = 1.5 * (bool(_NUMBER_ASKED.search(fold(question))) and bool(numbers(sentence)))
+    return closeness(question, sentence) + number + 0.3 * min(value, 4.0) + bool(CORRECTION.search(fold(sentence)))
 
 
-def _rivals(best: Candidate, other: Candidate) -> bool:
-    """Tell whether another candidate fits about as well and is about something clearly different."""
-    if other is best or best.fit < 1.0 or other.fit < _ASK_BACK * best.fit:
+def _grade(candidate: Candidate, place: int) -> float:
+    """Return the grade by which one candidate is chosen; the search's own order counts most (measured)."""
+    return 0.5 * candidate.about + 0.5 * candidate.fit - 1.5 * place
+
+
+def _rivals(best: Candidate, other: Candidate, question: str) -> bool:
+    """Tell whether another candidate fits about as well, clearly enough, and is about something clearly different."""
+    covered, as_well = (0.5, 0.8) if _VAGUE.search(fold(question)) else (0.7, 0.9)
+    clear = max(2.0, covered * sum(units(question).values()))
+    if other is best or best.about < clear or other.about < max(clear, as_well * best.about):
         return False
     return likeness(units(best.topic), units(other.topic)) < _DIFFERENT
 
@@ -154,14 +186,19 @@ def _chosen(words: Sequence[Words]) -> list[Words]:
 def _quote(candidate: Candidate, japanese: bool) -> Reply:
     chosen = _chosen(candidate.words)
     day = spoken(max(chosen, key=lambda word: word.fit).at, japanese)
-    parts = []
+    parts: list[str] = []
     for by_user in (True, False):
         quoted = " ".join(
             _undenied(cut_at_sentence(word.text, QUOTE_LENGTH)) for word in chosen if word.by_user is by_user
         )
         if quoted:
             parts.append(_said(quoted.strip("。. "), by_user, "" if parts else day, japanese))
-    return Reply(("" if japanese else " ").join(parts), "happy", "nod")
+    said = ("" if japanese else " ").join(parts)
+    if candidate.about > 0:
+        return Reply(said, "happy", "nod")
+    return Reply(
+        ("はっきりとは覚えていないけど、" if japanese else "I'm not sure, but maybe this: ") + said, "doubt", "tilt"
+    )
 
 
 def _said(quoted: str, by_user: bool, day: str, japanese: bool) -> str:

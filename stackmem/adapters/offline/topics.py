@@ -1,4 +1,4 @@
-"""Remember: cut a session into topics, decide which are worth keeping, and summarise them in the speakers' own words."""
+"""Remember: cut a session into topics, keep or drop them, summarise the kept ones in the speakers' own words."""
 
 import re
 from collections.abc import Callable
@@ -23,12 +23,13 @@ from stackmem.text import cut_at_sentence, fold
 
 SUMMARY_LENGTH = 300  # characters
 _FACT = 2.0  # worth from which a sentence makes its topic a memory
-_TOGETHER = 3.0  # or the worth of all its turns
+_TOGETHER = 4.0  # or the worth of all its turns
 _WORDS_TOO = 1.0  # worth from which a sentence may stand in the summary
 _ANSWER = 1.5  # what an answer to a question is worth more
 _IDEAL, _LONGEST = 4, 8  # turns of a topic
 _NEW_TOPIC = re.compile(
-    r"\A\W*(?:ところで|そういえば|話(?:は|が)?変わ|突然です|ちなみに|あと、|それと|by the way|anyway|oh,? (?:and|also)|speaking of|on another)"
+    r"\A\W*(?:ところで|そういえば|話(?:は|が)?変わ|突然です|ちなみに|あと、|それと"
+    r"|by the way|anyway|oh,? (?:and|also)|speaking of|on another)"
 )
 
 

@@ -4,107 +4,29 @@ import json
 import re
 from typing import Any
 
-from stackmem.text import bigrams, clean, fold
+from stackmem.text import bigrams, clean, clean_json, fold
 
 LOOKED_AT = 4000  # characters of one text the rules look at; a longer one is not talk, and time must stay linear
 
 _JAPANESE = re.compile(r"[ぁ-ヿ㐀-鿿々]")
 _SENTENCE_END = re.compile(r"([。！？!?]+|\.(?=\s))")
 _UNIT = re.compile(r"[ァ-ヺ][ァ-ヺー]+|[㐀-鿿々]|[a-z0-9]+(?:['.,][a-z0-9]+)*")
+_FRAME = re.compile(
+    r"\A[0-9]{4}年[0-9]{1,2}月[0-9]{1,2}日、|\AOn [0-9-]{10}, |(?:ユーザー|相手|ロボット)：|(?:User|Partner|Robot): "
+)
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*万?|[一二三四五六七八九十百千]+万")
 _STOP_KANJI = frozenset("何私僕俺君言話覚教知分前今回時日月年誰方的々")
-_STOP_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "been",
-        "but",
-        "by",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "don't",
-        "for",
-        "from",
-        "get",
-        "go",
-        "had",
-        "has",
-        "have",
-        "he",
-        "her",
-        "his",
-        "how",
-        "i",
-        "i'm",
-        "i've",
-        "if",
-        "in",
-        "is",
-        "it",
-        "it's",
-        "its",
-        "just",
-        "like",
-        "me",
-        "mine",
-        "my",
-        "of",
-        "on",
-        "or",
-        "our",
-        "please",
-        "remember",
-        "said",
-        "say",
-        "she",
-        "so",
-        "some",
-        "tell",
-        "that",
-        "that's",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "they",
-        "this",
-        "to",
-        "told",
-        "us",
-        "was",
-        "we",
-        "were",
-        "what",
-        "what's",
-        "when",
-        "where",
-        "which",
-        "who",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-    ]
-)
+_STOP_WORDS_TEXT = """
+a about am an and any are as at be been but by can could did do does don't for from get go had has have
+he her his how i i'm i've if in is it it's its just like me mine my of on or our please remember said say
+she so some tell that that's the their them then there they this to told us was we were what what's when
+where which who whose why will with would you your
+"""
+_STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 _QUESTION_END = re.compile(
     r"(?:[?]|(?:です|ます|ません|でしょう|のです|んです|のだ|だ)か|(?:ました|でした|った|たん)か[ねな]?"
     r"|かな[あぁー]?|かしら|っけ(?:[かなねー]|、?(?:わたし|私|僕|ぼく|俺|おれ))?|(?:覚えて|おぼえて|知って|しって)(?:い?る|い?ます)か?"
-    r"|わかる|分かる|言える|思い出せる|んだった|よね|なんだ(?:ろう?)?|(?:ない|たい|る|た)の"
+    r"|わかる|分かる|言える|思い出せる|んだった|よね|(?<=[はがて、 ])なん(?:だ|です)|なんだろう?|(?:ない|たい|る|た)の"
     r"|[^に]は|(?:何|なに|どこ|いつ|誰|だれ|いくら|どれ|どっち)(?:だ|です)?)[\s。、!~…]*\Z"
 )
 _ENGLISH_QUESTION = re.compile(
@@ -166,6 +88,11 @@ def numbers(text: str) -> list[str]:
     return [number.replace(",", "") for number in _NUMBER.findall(fold(text[:LOOKED_AT]))]
 
 
+def unframed(summary: str) -> str:
+    """Return a summary of ours without the date it begins with and without who said what."""
+    return _FRAME.sub("", summary)
+
+
 def as_text(value: Any) -> str:
     """Return a string as it is (cleaned), a list of OpenAI text parts joined, anything else as ""."""
     if isinstance(value, str):
@@ -178,7 +105,7 @@ def as_text(value: Any) -> str:
 def read_object(content: Any) -> dict[str, Any]:
     """Return the JSON object in a message's content; {} where there is none."""
     try:
-        value = json.loads(as_text(content))
+        value = clean_json(json.loads(as_text(content)))
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

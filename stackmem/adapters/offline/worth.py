@@ -8,7 +8,8 @@ from stackmem.text import fold
 
 _GREETING = re.compile(
     r"(?:こんにち[はわ]|こんばん[はわ]|おはよう|よろしく|はじめまして|初めまして|ありがとう|おやすみ|ただいま|おかえり|さようなら|バイバイ|またね|お疲れ"
-    r"|いただきます|ごちそうさま|行ってきます|hello|hi\b|hey\b|good (?:morning|evening|night|afternoon)|bye|thank|see you|nice to meet)"
+    r"|いただきます|ごちそうさま|行ってきます"
+    r"|\bhello|\bhi\b|\bhey\b|\bgood (?:morning|evening|night|afternoon)|\bbye|\bthank|see you|nice to meet)"
 )
 _BACKCHANNEL = re.compile(
     r"はい|うん|ええ|いいえ|いえ|いや|へ[えぇー]+|ほう|おお|わあ|あら|ああ|なるほど|確かに|たしかに|本当に?|ほんとう?に?|まじで?"
@@ -28,7 +29,7 @@ _NOTE_THIS = re.compile(
     r"(?:覚えて|おぼえて|メモして|記憶して)(?:おい|ね|て|くれ|ほし|\W|\Z)|\bremember (?:that|this)|\bnote that"
 )
 _PREFERENCE = re.compile(
-    r"好き|嫌い|きらい|大好|苦手|いつも|お気に入り|得意|趣味|派です|派だ|推し|ハマって|はまって|飽き|アレルギー|食べられない|飲めない|食べれない|すき(?:です|だ|な|！|!|で)|よく(?=[^な].{0,12}(?:ます|る|てい))"
+    r"毎[朝日週晩月年]|好き|嫌い|きらい|大好|苦手|いつも|お気に入り|得意|趣味|派です|派だ|推し|ハマって|はまって|飽き|アレルギー|食べられない|飲めない|食べれない|すき(?:です|だ|な|！|!|で)|よく(?=[^な].{0,12}(?:ます|る|てい))"
     r"|\b(?:like|love|hate|prefer|favou?rite|enjoy|always|never|allergic|can't stand)\b"
 )
 _DECISION = re.compile(
@@ -40,23 +41,29 @@ _SELF = re.compile(
 )
 _WISH = re.compile(r"(?:[いきしちにびみりえけせてねべめれ]たい|ほしい|欲しい)(?!く?な[いら])|\b(?:want|hope|wish)\b")
 _EVENT = re.compile(
-    r"(?:まし|でし|だっ|かっ|[いきしちにりっえけせてねべめれ])た(?!い|く|ら|め|ぶん|り)|\b(?:was|were|had|went|got|bought|made|saw|met|ate|came|took"
-    r"|lost|found|broke|sold|left|began|started|[a-z]{3,}ed)\b"
+    r"(?:まし|でし|だっ|かっ|[いきしちにりっえけせてねべめれ]|[一-鿿])た(?!い|く|ら|め|ぶん|り)|[一-鿿]んだ|\b(?:was|were|had|went|got|bought|made|saw|met|ate|came|took"
+    r"|lost|found|broke|sold|left|began|started|(?!tired|bored|excited|worried|indeed)[a-z]{3,}ed)\b"
 )
 _STATE = re.compile(
-    r"飼|住[んみ]|働い|勤め|通って|持って|使って|やって(?:い?ます|い?る)|して(?:い?ます|い?る)|習って|読んで|されて|派|歳|才|出身|仕事|会社|名前|誕生日|結婚|病|入院"
+    r"飼|住[んみ]|働い|勤め|通って|持って|使って|やって(?:い?ます|い?る)|して(?:い?ます|い?る)|習って|読んで|されて|派|歳|才|出身|仕事|会社|名前|誕生日|乗って|結婚|離婚|生まれ|亡くな|合格|卒業|入学|就職|転職|退職|引っ越|壊れ|病|入院|妊娠|になった"
     r"|\b(?:live|work|name is|named|called|birthday|own|have|has|married|study)\b"
 )
 _WHEN = re.compile(
     r"昨日|きのう|一昨日|おととい|今日|今朝|明日|あした|先週|来週|今週|先月|来月|今月|去年|昨年|来年|今年|最近|曜日|以前|昔|前は|子供の頃|小さい頃|学生|[0-9]月"
     r"|\b(?:yesterday|today|tomorrow|last|next|ago|tonight|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b"
 )
+_AHEAD = re.compile(r"明日|あした|明後日|来週|来月|来年|今度の|tomorrow|next (?:week|month|year)")
+_OWN = re.compile(
+    r"(?:私|わたし|僕|ぼく|俺|おれ|うち|妻|夫|嫁|旦那|息子|娘|父|母|兄|弟|姉|妹|彼女|彼氏|恋人)(?:さん|ちゃん)?[はの]"
+)
+_OBJECT = re.compile(r"を.{0,20}(?:た|だ|ました|てる|ている|ています)(?:よ|の|んだ|んです)?[\s。!]*\Z")
 CORRECTION = re.compile(
     r"じゃなくて|じゃなく|ではなくて?|でなくて|やっぱり|やっぱ|訂正|間違[えっい]|変更|変わっ|変え[たま]|やめた|やめて|やめまし|になった|になりました|もう.{0,12}ない"
     r"|\b(?:actually|changed?|instead|correction|no longer|not anymore|i meant|was wrong|switched)\b"
 )
 _ADVICE = re.compile(
-    r"おすすめ|オススメ|お勧め|お薦め|約束|(?:たら|れば|と)(?:いい|良い)(?:よ|です|かも)|しておく(?:ね|よ)|してみて|答えは|\b(?:recommend|suggest|i promise|you should|try)\b"
+    r"おすすめ|オススメ|お勧め|お薦め|約束|(?:たら|れば|と)(?:いい|良い)(?:よ|です|かも)|しておく(?:ね|よ)|してみて|答えは"
+    r"|\b(?:recommend|suggest|i promise|you should|try)\b"
 )
 _WEIGHTS = (
     (_PREFERENCE, 2.0),
@@ -67,6 +74,9 @@ _WEIGHTS = (
     (_EVENT, 1.0),
     (_STATE, 1.5),
     (_WHEN, 1.0),
+    (_AHEAD, 1.0),
+    (_OWN, 1.0),
+    (_OBJECT, 1.0),
 )
 
 
@@ -87,7 +97,7 @@ def is_command(sentence: str) -> bool:
 
 
 def worth(sentence: str) -> float:
-    """Return what a sentence is worth, 0 for a question, a command, a greeting or a backchannel; a fact has 2 or more."""
+    """Return what a sentence is worth: 0 for a question, an order, a greeting or a backchannel, 2 and up for a fact."""
     if is_question(sentence) or is_chatter(sentence) or is_command(sentence):
         return 0.0
     folded = fold(sentence)
@@ -99,8 +109,10 @@ def worth(sentence: str) -> float:
 
 
 def robot_worth(sentence: str) -> float:
-    """Return what a robot's sentence is worth: only advice, a promise or an answer, 0 for anything else."""
-    return worth(sentence) if _ADVICE.search(fold(sentence)) else 0.0
+    """Return what a robot's sentence is worth: only advice or a promise has any, 0 for anything else."""
+    if is_question(sentence) or is_chatter(sentence) or not _ADVICE.search(fold(sentence)):
+        return 0.0
+    return 2.0 + worth(sentence)
 
 
 def memory_type(sentences: list[str]) -> str:

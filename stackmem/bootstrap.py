@@ -1,0 +1,124 @@
+"""The only place that builds adapters: settings in, a runtime out."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stackmem.adapters.offline import OfflineChat
+from stackmem.adapters.openai_chat import OpenAIChat
+from stackmem.adapters.use_embedder import UseEmbedder
+from stackmem.clock import SystemClock
+from stackmem.compare import Comparing
+from stackmem.config import Settings
+from stackmem.converse import Conversation
+from stackmem.database import open_database
+from stackmem.exceptions import SettingsError
+from stackmem.indexing import IndexHandle
+from stackmem.persona import Persona, load_persona
+from stackmem.ports import ChatModel, Clock, Hint, IndexStore, Queue
+from stackmem.recall import Recall
+from stackmem.remember import Remembering
+from stackmem.work import Work
+
+
+class NoQueue:
+    """Drops every hint: the database knows what is waiting."""
+
+    def put(self, hint: Hint) -> None:
+        """Do nothing."""
+
+
+@dataclass
+class Runtime:
+    """Everything a process needs, built once."""
+
+    settings: Settings
+    database: Any
+    clock: Clock
+    persona: Persona
+    chat: ChatModel
+    index: IndexHandle
+    recall: Recall
+    conversation: Conversation
+    work: Work
+
+    def close(self) -> None:
+        """Give up the index's lock and every connection."""
+        self.index.close()
+        if not self.database.is_closed():
+            self.database.close()
+
+
+def build(
+    settings: Settings,
+    *,
+    owns_index: bool,
+    queue: Queue | None = None,
+    clock: Clock | None = None,
+    lock_wait_s: float = 30,
+) -> Runtime:
+    """Build a runtime. Raises SettingsError or Busy with one sentence."""
+    make_home(settings)
+    clock, queue = clock or SystemClock(), queue or NoQueue()
+    persona = load_persona(settings.persona)
+    database = open_database(settings.database)
+    embedder = UseEmbedder()
+    index = IndexHandle(index_store(settings, lock_wait_s) if owns_index else None, embedder)
+    recall = Recall(index, embedder, settings.zone)
+    chat, memory_chat = chat_model(settings), memory_model(settings)
+    conversation = Conversation(
+        chat, recall, persona, clock, queue, settings.zone,
+        settings.chat_timeout_s, settings.turn_timeout_s, settings.prompt_tokens,
+    )  # fmt: skip
+    remembering = Remembering(memory_chat, persona, clock, queue, settings.zone, settings.memory_timeout_s)
+    comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)
+    work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s)
+    return Runtime(settings, database, clock, persona, chat, index, recall, conversation, work)
+
+
+def make_home(settings: Settings) -> None:
+    """Create the home folder, readable by its owner alone. Raises SettingsError where that cannot be."""
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe = settings.home / ".write-test"
+        probe.touch()
+        probe.unlink()
+    except OSError as exc:
+        raise SettingsError(
+            f"STACKMEM_HOME is wrong: {settings.home} cannot be written ({exc.strerror}). Choose another folder."
+        ) from exc
+
+
+def chat_model(settings: Settings) -> ChatModel:
+    """Return the model that talks; the offline one where none is set."""
+    if settings.chat_is_offline:
+        return OfflineChat()
+    return OpenAIChat(
+        settings.chat_base_url,
+        settings.chat_api_key.get_secret_value(),
+        settings.chat_model,
+        extra_body=settings.chat_extra_body,
+    )
+
+
+def memory_model(settings: Settings) -> ChatModel:
+    """Return the model that makes memories: its own settings first, the chat's where they are unset."""
+    if settings.memory_is_offline:
+        return OfflineChat()
+    return OpenAIChat(
+        settings.memory_base_url or settings.chat_base_url,
+        settings.memory_api_key.get_secret_value() or settings.chat_api_key.get_secret_value(),
+        settings.memory_model or settings.chat_model,
+        extra_body=settings.chat_extra_body if settings.memory_extra_body is None else settings.memory_extra_body,
+        setting_prefix="STACKMEM_MEMORY",
+    )
+
+
+def index_store(settings: Settings, lock_wait_s: float) -> IndexStore:
+    """Return the store of the embedded index that is set."""
+    if settings.index_url.startswith("local:"):
+        from stackmem.adapters.local_index import LocalStore
+
+        return LocalStore(settings.index_folder, lock_wait_s=lock_wait_s)
+    from stackmem.adapters.edge_index import EdgeStore
+
+    return EdgeStore(settings.index_folder, lock_wait_s=lock_wait_s)

@@ -1,0 +1,59 @@
+"""The command line. Other packages add commands through the entry-point group ``stackmem.commands``."""
+
+import sys
+from importlib.metadata import entry_points
+from typing import Any
+
+import click
+from peewee import DatabaseError
+
+from stackmem import __version__
+from stackmem.cli.device import devices
+from stackmem.cli.memory import memories
+from stackmem.cli.rebuild import reindex
+from stackmem.cli.standing import status
+from stackmem.cli.talk import chat
+from stackmem.cli.transfer import export, import_
+from stackmem.exceptions import StackmemError
+
+
+class Commands(click.Group):
+    """A group that answers every error with one sentence."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except StackmemError as exc:
+            raise click.ClickException(str(exc)) from exc
+        except DatabaseError as exc:
+            raise click.ClickException(f"The database did not take it: {exc}.") from exc
+        except BrokenPipeError:
+            # The reader (head, less) has seen enough.
+            sys.stderr.close()
+            raise SystemExit(0) from None
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Return a command of ours, or one that another package adds."""
+        own = super().get_command(ctx, name)
+        if own is not None:
+            return own
+        added = entry_points(group="stackmem.commands", name=name)
+        return next(iter(added)).load() if added else None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*super().list_commands(ctx), *(point.name for point in entry_points(group="stackmem.commands"))})
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def main() -> None:
+    """A long-term memory for a small talking robot.
+
+    Begin with `stackmem up`, then talk: `stackmem chat`.
+    """
+
+
+for command in (chat, import_, export, reindex, memories, devices, status):
+    main.add_command(command)

@@ -1,0 +1,114 @@
+"""What commands share: options, output, and the way to a server that may be running."""
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from stackmem.bootstrap import Runtime, build, make_home
+from stackmem.config import Settings, load_settings
+from stackmem.database import open_database
+from stackmem.exceptions import Busy, StackmemError, TransientError
+
+SERVER_FILE = "server.json"  # in the home folder, mode 0600: where the running server is, and its key
+TIMEOUT = 30  # seconds
+
+owner_option = click.option("--owner", default="home", show_default=True, help="Whose memories.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def print_json(value: Any) -> None:
+    """Print JSON, Japanese unescaped."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+class Server:
+    """A server running on this store, reached over HTTP with the key from the home folder."""
+
+    def __init__(self, url: str, key: str):
+        self._url, self._key = url, key
+
+    def call(
+        self, method: str, path: str, owner: str, body: Any = None, timeout_s: float = TIMEOUT, **query: Any
+    ) -> Any:
+        """Return the answer's JSON. Raises StackmemError with the server's sentence, TransientError without one."""
+        asked = {"owner": owner, **{name: value for name, value in query.items() if value is not None}}
+        request = urllib.request.Request(
+            f"{self._url}{urllib.parse.quote(path)}?{urllib.parse.urlencode(asked)}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"X-Stackmem-Key": self._key, "Content-Type": "application/json"},
+        )
+        try:
+            # A proxy set for the internet must not see what goes to this machine.
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(request, timeout=timeout_s) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as exc:
+            raise StackmemError(_sentence(exc)) from exc
+        except (OSError, ValueError) as exc:
+            raise TransientError(f"The server at {self._url} does not answer.") from exc
+
+
+def _sentence(error: urllib.error.HTTPError) -> str:
+    with error:
+        try:
+            return str(json.load(error)["detail"])
+        except (ValueError, KeyError, TypeError):
+            return f"The server answered {error.code}."
+
+
+def running_server(settings: Settings) -> Server | None:
+    """Return the server that runs on this home folder, None where there is none."""
+    try:
+        found = json.loads((settings.home / SERVER_FILE).read_text())
+        server = Server(found["url"], found["key"])
+        server.call("GET", "/v1/admin/status", "home", timeout_s=5)
+    except (OSError, ValueError, KeyError, StackmemError):
+        return None
+    return server
+
+
+@contextmanager
+def store(settings: Settings) -> Iterator[None]:
+    """Open the database for the block; enough for what needs no index."""
+    make_home(settings)
+    database = open_database(settings.database)
+    with database.connection_context():
+        yield
+
+
+@contextmanager
+def own_runtime(settings: Settings) -> Iterator[Runtime]:
+    """Own the index for the block, as a server would. Raises Busy where another process does."""
+    runtime = build(settings, owns_index=True, lock_wait_s=2)
+    try:
+        with runtime.database.connection_context():
+            runtime.work.start()
+            yield runtime
+    finally:
+        runtime.close()
+
+
+def with_server_or_own(
+    with_server: Callable[[Server], Any], alone: Callable[[Runtime], Any], settings: Settings | None = None
+) -> Any:
+    """Ask the running server; with none, own the index and do it here."""
+    settings = settings or load_settings()
+    server = running_server(settings)
+    if server is not None:
+        return with_server(server)
+    try:
+        with own_runtime(settings) as runtime:
+            return alone(runtime)
+    except Busy:
+        # A server that was just starting holds the lock now.
+        server = running_server(settings)
+        if server is None:
+            raise
+        return with_server(server)

@@ -1,0 +1,85 @@
+"""``stackmem memories``."""
+
+from typing import Any
+
+import click
+
+from stackmem import listing, shapes, sources
+from stackmem.cli.common import json_option, owner_option, print_json, store, with_server_or_own
+from stackmem.config import load_settings
+
+limit_range = click.IntRange(1, listing.HIGHEST_LIMIT)
+
+
+@click.group()
+def memories() -> None:
+    """What the robot remembers."""
+
+
+@memories.command(name="list")
+@owner_option
+@click.option("--entity", help="Only those about this person, place or thing.")
+@click.option("--type", "memory_type", help="episode, decision or preference.")
+@click.option("--since", help="Not before this day or time (ISO 8601).")
+@click.option("--until", help="Not after this day or time.")
+@click.option("--status", help="active (default) or superseded.")
+@click.option("--limit", type=limit_range, default=listing.LIST_LIMIT, show_default=True)
+@json_option
+def list_(owner: str, limit: int, as_json: bool, **wanted: str | None) -> None:
+    """List memories, the newest first."""
+    settings = load_settings()
+    with store(settings):
+        found = listing.newest(owner, wanted, limit, settings.zone)
+    _print(found, as_json, "No memories yet: they are made a few turns after something was told.")
+
+
+@memories.command()
+@click.argument("query")
+@owner_option
+@click.option("--limit", type=limit_range, default=listing.SEARCH_LIMIT, show_default=True)
+@json_option
+def search(query: str, owner: str, limit: int, as_json: bool) -> None:
+    """Search as the robot does, the best first."""
+    settings = load_settings()
+    found = with_server_or_own(
+        lambda server: server.call("GET", "/v1/memories", owner, q=query, limit=limit),
+        lambda runtime: listing.search(runtime.recall, owner, query, {}, limit, settings.zone),
+        settings,
+    )
+    _print(found, as_json, "Nothing was found.")
+
+
+@memories.command()
+@click.argument("memory_id")
+@owner_option
+@json_option
+def show(memory_id: str, owner: str, as_json: bool) -> None:
+    """Show a memory and the words it came from."""
+    settings = load_settings()
+    with store(settings):
+        memory = listing.one(owner, memory_id)
+        line = shapes.memory_line(memory, settings.zone, sources.turn_ids(memory.id))
+        turns = listing.source_lines(memory, settings.zone)
+    if as_json:
+        print_json(line | {"turns": turns})
+        return
+    _print_one(line)
+    for turn in turns:
+        click.echo(f"    {turn['at']}  user: {turn['user']}")
+        click.echo(f"    {'':25}  robot: {turn['reply']}")
+
+
+def _print(found: dict[str, Any], as_json: bool, empty: str) -> None:
+    if as_json:
+        print_json(found)
+        return
+    for line in found["memories"]:
+        _print_one(line)
+    if not found["memories"]:
+        click.echo(empty)
+
+
+def _print_one(line: dict[str, Any]) -> None:
+    link = f" → {line['superseded_by']}" if line["superseded_by"] else ""
+    click.echo(f"{line['memory_id']}  {line['occurred_at'][:10]}  {line['memory_type']}, {line['status']}{link}")
+    click.echo(f"  {line['topic']}: {line['summary']}")

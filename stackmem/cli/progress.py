@@ -1,0 +1,19 @@
+"""Progress bars on standard error, quiet where nobody watches."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from stackmem.indexing import Progress as Report
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Report]:
+    """Yield a function ``report(done, total)`` that draws a bar."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,61 @@
+"""``stackmem reindex``."""
+
+import time
+
+import click
+
+from stackmem.bootstrap import Runtime
+from stackmem.cli.common import Server, json_option, print_json, store, with_server_or_own
+from stackmem.cli.progress import progress_bar
+from stackmem.clock import SystemClock
+from stackmem.config import load_settings
+from stackmem.exceptions import StackmemError
+from stackmem.indexing import Progress
+from stackmem.models import Job
+from stackmem.work import drained
+
+POLL = 0.2  # seconds
+
+
+@click.command()
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["memories", "turns"]),
+    default="memories",
+    show_default=True,
+    help="memories: the index from the stored memories. turns: the memories too, from the conversations.",
+)
+@json_option
+def reindex(source: str, as_json: bool) -> None:
+    """Rebuild the index, of all owners, from what the database holds; search goes on meanwhile."""
+    settings = load_settings()
+    with progress_bar("Rebuilding") as bar:
+
+        def ask(server: Server) -> int:
+            job_id = server.call("POST", "/v1/admin/reindex", "home", body={"from": source})["job_id"]
+            with store(settings):
+                return _follow(job_id, bar)
+
+        def alone(runtime: Runtime) -> int:
+            job = Job.create(kind="reindex", arguments={"from": source}, created_at=SystemClock().now())
+            runtime.work.rebuild(job.id)
+            runtime.work.drain(drained)
+            return _follow(job.id, bar)
+
+        points = with_server_or_own(ask, alone, settings)
+    if as_json:
+        print_json({"points": points})
+    else:
+        click.echo(f"Rebuilt: {points} points.")
+
+
+def _follow(job_id: int, bar: Progress) -> int:
+    while True:
+        job = Job.get_by_id(job_id)
+        bar(job.done, max(job.total, job.done))
+        if job.state == "failed":
+            raise StackmemError(f"The rebuild failed, and the index is as it was: {job.message}")
+        if job.state == "done" and drained():
+            return int(job.done)
+        time.sleep(POLL)

@@ -1,0 +1,123 @@
+"""``stackmem chat``: the robot in a terminal."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from stackmem import sessions, shapes
+from stackmem.bootstrap import Runtime
+from stackmem.cli.common import Server, json_option, owner_option, with_server_or_own
+from stackmem.cli.progress import progress_bar
+from stackmem.config import load_settings
+from stackmem.converse import Said
+from stackmem.exceptions import NotFound, StackmemError
+from stackmem.ids import session_name
+from stackmem.models import Session, Turn
+from stackmem.status import pending
+
+Say = Callable[[str], dict[str, Any]]
+
+
+@click.command()
+@owner_option
+@click.option("--session", help="The session's id; a new one where not given.")
+@json_option
+def chat(owner: str, session: str | None, as_json: bool) -> None:
+    """Talk to the robot here. An empty line, Ctrl-D or Ctrl-C ends the session."""
+    settings = load_settings()
+    name = session or session_name()
+
+    def with_server(server: Server) -> None:
+        longest = settings.turn_timeout_s + 30
+
+        def say(text: str) -> dict[str, Any]:
+            body = {"text": text, "session_id": name}
+            return server.call("POST", "/v1/turns", owner, body=body, timeout_s=longest)  # type: ignore[no-any-return]
+
+        if _talk(say, as_json):
+            server.call("POST", f"/v1/sessions/{name}/close", owner, body={})
+
+    def alone(runtime: Runtime) -> None:
+        threading.Thread(target=runtime.index.embedder.load, daemon=True).start()
+
+        def say(text: str) -> dict[str, Any]:
+            return shapes.turn_answer(runtime.conversation.turn(Said(owner, text, name)))
+
+        if _talk(say, as_json):
+            _remember(runtime, owner, name)
+
+    with_server_or_own(with_server, alone, settings)
+
+
+def _talk(say: Say, as_json: bool) -> int:
+    """Exchange turns until the user has had enough; return how many."""
+    turns = 0
+    for text in _lines(prompt="" if as_json or not sys.stdin.isatty() else "> "):
+        try:
+            answer = say(text)
+        except StackmemError as exc:
+            click.echo(str(exc), err=True)
+            continue
+        turns += 1
+        if as_json:
+            click.echo(json.dumps(answer, ensure_ascii=False))
+        else:
+            _show(answer)
+    return turns
+
+
+def _lines(prompt: str) -> Any:
+    while True:
+        try:
+            text = input(prompt)
+        except (EOFError, KeyboardInterrupt):
+            click.echo()
+            return
+        if text.strip():
+            yield text
+        elif prompt:
+            return
+
+
+def _show(answer: dict[str, Any]) -> None:
+    click.echo(answer["reply"])
+    quiet = [answer["emotion"]]
+    if answer["action"] != "none":
+        quiet.append(answer["action"])
+    if answer["searched"]:
+        quiet.append("searched: " + (", ".join(answer["memory_ids"]) or "nothing found"))
+    if answer["degraded"]:
+        quiet.append("the model did not answer")
+    click.secho(f"  ({'; '.join(quiet)})  turn {answer['turn_id']}", dim=True)
+
+
+def _remember(runtime: Runtime, owner: str, name: str) -> None:
+    """End the session and make its memories before the command returns; Ctrl-C leaves them for the next start."""
+    try:
+        sessions.close(owner, name, runtime.clock.now())
+    except NotFound:
+        return
+    with progress_bar("Remembering") as bar:
+        most = 0
+
+        def done() -> bool:
+            nonlocal most
+            left = _left_to_do(owner, name)
+            most = max(most, left)
+            bar(most - left, most)
+            return left == 0
+
+        try:
+            runtime.work.drain(done)
+        except KeyboardInterrupt:
+            click.echo("The rest is remembered at the next start; nothing is lost.", err=True)
+
+
+def _left_to_do(owner: str, name: str) -> int:
+    session = Session.select(Session.id).where(Session.owner == owner, Session.name == name)
+    waiting = Turn.select().where(Turn.session.in_(session), Turn.state == "pending").count()
+    return int(waiting) + pending(owner)

@@ -1,0 +1,71 @@
+"""Memories as people list and search them: the same search and order as the robot's tool."""
+
+from datetime import tzinfo
+from typing import Any
+
+from stackmem import shapes, sources
+from stackmem.clock import read_time
+from stackmem.exceptions import InvalidInput, NotFound
+from stackmem.models import Memory, MemoryEntity
+from stackmem.recall import TYPES, Recall, read_arguments
+from stackmem.text import entity_key
+
+SEARCH_LIMIT = 5
+LIST_LIMIT = 50
+HIGHEST_LIMIT = 1000
+STATUSES = ("active", "superseded")
+Wanted = dict[str, str | None]
+
+
+def search(recall: Recall, owner: str, query: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, Any]:
+    """Return ``{"memories": […with retrieval_score, source_checked], "count"}``, the best first."""
+    given: dict[str, Any] = {"query": query, "entities": [wanted["entity"]] if wanted.get("entity") else None}
+    given |= {name: wanted.get(name) for name in ("memory_type", "since", "until")}
+    found = recall.find(read_arguments(owner, given, zone), limit)
+    lines = shapes.memory_lines([candidate.memory for candidate in found], zone)
+    shown = [
+        line | {"retrieval_score": candidate.retrieval_score, "source_checked": False}
+        for line, candidate in zip(lines, found, strict=True)
+    ]
+    return {"memories": shown, "count": len(shown)}
+
+
+def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, Any]:
+    """Return ``{"memories": […], "count"}``, the newest said first; active ones unless another status is wanted."""
+    rows = Memory.select().where(Memory.owner == owner, Memory.status == _status(wanted))
+    if wanted.get("memory_type"):
+        if wanted["memory_type"] not in TYPES:
+            raise InvalidInput(f"type must be one of {', '.join(TYPES)}.")
+        rows = rows.where(Memory.memory_type == wanted["memory_type"])
+    if wanted.get("entity"):
+        key = entity_key(wanted["entity"] or "")
+        named = MemoryEntity.select(MemoryEntity.memory).where(MemoryEntity.owner == owner, MemoryEntity.key == key)
+        rows = rows.where(Memory.id.in_(named))
+    if wanted.get("since"):
+        since = read_time(wanted["since"], zone)
+        rows = rows.where((Memory.occurred_to >= since) | (Memory.said_at >= since))
+    if wanted.get("until"):
+        until = read_time(wanted["until"], zone, end_of_day=True)
+        rows = rows.where((Memory.occurred_from <= until) | (Memory.said_at <= until))
+    found = list(rows.order_by(Memory.said_at.desc(), Memory.id).limit(limit))
+    return {"memories": shapes.memory_lines(found, zone), "count": len(found)}
+
+
+def _status(wanted: Wanted) -> str:
+    status = wanted.get("status") or "active"
+    if status not in STATUSES:
+        raise InvalidInput(f"status must be one of {', '.join(STATUSES)}.")
+    return status
+
+
+def one(owner: str, memory_id: str) -> Memory:
+    """Return a memory of this owner. Raises NotFound."""
+    memory = Memory.get_or_none(Memory.id == memory_id, Memory.owner == owner, Memory.status != "forgotten")
+    if memory is None:
+        raise NotFound(f"There is no memory {memory_id[:40]}.")
+    return memory  # type: ignore[no-any-return]
+
+
+def source_lines(memory: Memory, zone: tzinfo) -> list[dict[str, Any]]:
+    """Return the turns a memory was made of, oldest first."""
+    return [shapes.turn_line(turn, zone) for turn in sources.source_turns([memory.id])[memory.id]]

@@ -1,0 +1,83 @@
+"""Make the memories again from the turns, by replaying the stored windows; what a person decided stays."""
+
+from collections.abc import Sequence
+
+from stackmem.answers import Segment
+from stackmem.database import transaction
+from stackmem.indexing import Progress
+from stackmem.making import supersede
+from stackmem.models import Memory, Owner, PointDeletion, Session, Turn, Window
+from stackmem.remember import Look, Remembering, open_topic, write_look
+
+Replayed = list[tuple[Window, Look, list[Segment]]]
+
+
+def rebuild_from_turns(remembering: Remembering, progress: Progress | None = None) -> int:
+    """Replay every owner's windows in order; return how many were. One model call a window, none is written before
+    an owner's last answer is there, so a failure leaves the memories as they were.
+
+    Raises BadAnswer, TransientError or PermanentError where the model does not answer well.
+    """
+    total, done = Window.select().count(), 0
+    for owner in Owner.select().order_by(Owner.name):
+        replayed: Replayed = []
+        still_open: dict[int, list[Turn]] = {}
+        for window in Window.select().where(Window.owner == owner.name).order_by(Window.id):
+            look = _look(window, still_open)
+            if look.turns:
+                segments = remembering.ask(look)
+                still_open[look.session.id] = _left_open(look, segments)
+                replayed.append((window, look, segments))
+            done += 1
+            if progress:
+                progress(done, total)
+        with transaction():
+            _write(owner.name, replayed, still_open, remembering)
+    return done
+
+
+def _look(window: Window, still_open: dict[int, list[Turn]]) -> Look:
+    earlier = still_open.get(window.session_id, [])
+    known = {turn.id for turn in earlier}
+    rows = Turn.select().where(Turn.id.in_(window.turn_ids), Turn.state != "failed").order_by(Turn.ordinal)
+    decided = Window.select().where(Window.session == window.session, Window.id < window.id)
+    seen = {turn_id for row in decided for turn_id in row.turn_ids}
+    fresh = [turn for turn in rows if turn.id not in seen and turn.id not in known]
+    return Look(window.session, [*earlier, *fresh], window.final)
+
+
+def _left_open(look: Look, segments: Sequence[Segment]) -> list[Turn]:
+    numbers = set() if look.final else open_topic(segments, len(look.turns))
+    return [turn for number, turn in enumerate(look.turns, 1) if number in numbers]
+
+
+def _write(owner: str, replayed: Replayed, still_open: dict[int, list[Turn]], remembering: Remembering) -> None:
+    """Replace an owner's made memories by the replayed ones, in the caller's transaction."""
+    made = Memory.select().where(Memory.owner == owner, Memory.origin == "made", Memory.status != "forgotten")
+    by_person = Memory.select(Memory.id).where(Memory.owner == owner, Memory.origin != "made")
+    person = {row.id for row in by_person}
+    links = {row.id: row.superseded_by for row in made if row.superseded_by in person}
+    before = {row.id for row in made}
+    Memory.delete().where(Memory.id.in_(before)).execute()
+    now = remembering.clock.now()
+    for window, look, segments in replayed:
+        Window.update(compared=False, compare_attempts=0, turn_ids=[turn.id for turn in look.turns]).where(
+            Window.id == window.id
+        ).execute()
+        write_look(look, segments, window, now, remembering.zone)
+    for old_id, new_id in links.items():
+        old = Memory.get_or_none(Memory.id == old_id)
+        if old is not None:
+            supersede(old, new_id)
+    _leave(owner, before)
+    for session_id, turns in still_open.items():
+        if turns:
+            Turn.update(state="pending").where(Turn.id.in_([turn.id for turn in turns])).execute()
+            Session.update(look_due=True).where(Session.id == session_id).execute()
+
+
+def _leave(owner: str, before: set[str]) -> None:
+    """Have the points of memories that were not made again removed from the index."""
+    after = {row.id for row in Memory.select(Memory.id).where(Memory.owner == owner)}
+    for memory_id in sorted(before - after):
+        PointDeletion.insert(memory_id=memory_id, owner=owner).on_conflict_ignore().execute()

@@ -1,0 +1,196 @@
+"""The background's use cases, one an id: what Celery's tasks call, what ``up`` repairs, what commands do themselves."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from stackmem import sessions
+from stackmem.compare import Comparing, next_uncompared
+from stackmem.converse import give_up_open_turns
+from stackmem.database import lease
+from stackmem.exceptions import StackmemError, TransientError
+from stackmem.indexing import IndexHandle, Progress, index_owner, reindex
+from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
+from stackmem.persona import Persona
+from stackmem.ports import Clock, Hint, Queue
+from stackmem.rebuilding import rebuild_from_turns
+from stackmem.remember import Remembering, is_due
+
+log = logging.getLogger(__name__)
+
+STALE = timedelta(seconds=60)  # after which a hint counts as lost
+POLL = 0.2  # seconds
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything that happens in the background."""
+
+    remembering: Remembering
+    comparing: Comparing
+    index: IndexHandle
+    persona: Persona
+    clock: Clock
+    queue: Queue
+    turn_timeout_s: float
+
+    def run(self, hint: Hint) -> None:
+        """Do one piece of work; nothing happens where there is nothing left to do."""
+        if hint.task == "remember":
+            self.remember(int(hint.id))
+        elif hint.task == "index":
+            self.index_memories(str(hint.id))
+        elif hint.task == "compare":
+            self.compare(str(hint.id))
+        else:
+            self.rebuild(int(hint.id))
+
+    def remember(self, session_id: int) -> None:
+        """Look at a session, as often as a look is due."""
+        self.remembering.remember(session_id)
+
+    def index_memories(self, owner: str) -> None:
+        """Bring an owner's memories into the index; then they can be compared."""
+        if self.index.store is None:
+            return
+        if self.index.current is None:
+            reindex(self.index)
+        index_owner(self.index, owner)
+        if next_uncompared(owner) is not None:
+            self.queue.put(Hint("compare", owner))
+
+    def compare(self, owner: str) -> None:
+        """Set an owner's new memories against the older ones."""
+        self.comparing.compare(owner)
+
+    def rebuild(self, job_id: int) -> None:
+        """Do the job of a ``reindex`` command, keeping its progress in the row."""
+        with lease(f"job:{job_id}", self.clock) as held:
+            job = Job.get_or_none(Job.id == job_id, Job.state.in_(["waiting", "running"]))
+            if held is None or job is None or self.index.store is None:
+                return
+            Job.update(state="running").where(Job.id == job_id).execute()
+            try:
+                done = self._rebuild(job, _progress_of(job_id))
+                outcome = {"state": "done", "done": done, "total": done, "message": ""}
+            except TransientError:
+                Job.update(state="waiting", enqueued_at=self.clock.now()).where(Job.id == job_id).execute()
+                raise
+            except StackmemError as exc:
+                outcome = {"state": "failed", "message": str(exc)}
+            Job.update(finished_at=self.clock.now(), **outcome).where(Job.id == job_id).execute()
+
+    def _rebuild(self, job: Job, progress: Progress) -> int:
+        if job.arguments.get("from") == "turns":
+            rebuild_from_turns(self.remembering, progress)
+            for owner in Owner.select():
+                index_owner(self.index, owner.name)
+        return reindex(self.index, progress)
+
+    def start(self) -> None:
+        """At start-up: open the index, make a look due at every session left with new turns, enqueue what waits."""
+        if self.index.store is not None and self.index.current is None:
+            if not Memory.select().exists():
+                reindex(self.index)
+            elif (owner := Owner.select().first()) is not None:
+                self.queue.put(Hint("index", owner.name))
+        rows = Session.select(Session.id).join(Turn).where(Turn.state == "pending", Turn.id > Session.looked_to)
+        ids = {row.id for row in rows}
+        if ids:
+            Session.update(look_due=True).where(Session.id.in_(ids)).execute()
+        Session.update(enqueued_at=None).execute()
+        Owner.update(index_enqueued_at=None, compare_enqueued_at=None).execute()
+        Job.update(enqueued_at=None).where(Job.state.in_(["waiting", "running"])).execute()
+        self.sweep()
+
+    def sweep(self) -> int:
+        """Find what a lost hint, a dead worker or the clock left waiting, and enqueue it; return how many hints."""
+        now = self.clock.now()
+        give_up_open_turns(now, timedelta(seconds=2 * self.turn_timeout_s), self.persona.fallback_line)
+        sessions.end_idle(now)
+        hints = list(self.waiting(now, now - STALE))
+        for hint in hints:
+            self.queue.put(hint)
+        return len(hints)
+
+    def waiting(self, now: datetime, stale: datetime) -> Iterator[Hint]:
+        """Yield a hint for all work that is due and not enqueued since ``stale``; mark it as enqueued."""
+        for session in due_sessions(now, stale):
+            Session.update(enqueued_at=now).where(Session.id == session.id).execute()
+            yield Hint("remember", session.id)
+        for name in _owners_to_index(stale):
+            Owner.update(index_enqueued_at=now).where(Owner.name == name).execute()
+            yield Hint("index", name)
+        for name in _owners_to_compare(now, stale):
+            Owner.update(compare_enqueued_at=now).where(Owner.name == name).execute()
+            yield Hint("compare", name)
+        jobs = Job.select().where(Job.state.in_(["waiting", "running"]), _stale(Job.enqueued_at, stale))
+        for job in jobs:
+            Job.update(enqueued_at=now).where(Job.id == job.id).execute()
+            yield Hint("reindex", job.id)
+
+    def drain(self, until: Callable[[], bool]) -> None:
+        """Do the waiting work in this thread until ``until()`` holds; for commands that run without a server."""
+        while not until():
+            now = self.clock.now()
+            hints = list(self.waiting(now, now))
+            for hint in hints:
+                self.run(hint)
+                if until():
+                    return
+            if not hints:
+                time.sleep(POLL)
+
+
+def _progress_of(job_id: int) -> Progress:
+    def note(done: int, total: int) -> None:
+        Job.update(done=done, total=total).where(Job.id == job_id).execute()
+
+    return note
+
+
+def _stale(column: Any, stale: datetime) -> Any:
+    return column.is_null() | (column <= stale)
+
+
+def due_sessions(now: datetime, stale: datetime) -> list[Session]:
+    """Return the sessions at which a look is due and not enqueued since ``stale``, oldest first."""
+    pending = Turn.select(Turn.session).where(Turn.state == "pending")
+    rows = Session.select().where(Session.id.in_(pending), _stale(Session.enqueued_at, stale)).order_by(Session.id)
+    return [session for session in rows if is_due(session, now)]
+
+
+def _owners_to_index(stale: datetime) -> list[str]:
+    outdated = Memory.select(Memory.owner).where(Memory.outdated)
+    leaving = PointDeletion.select(PointDeletion.owner)
+    rows = Owner.select().where(
+        Owner.name.in_(outdated) | Owner.name.in_(leaving), _stale(Owner.index_enqueued_at, stale)
+    )
+    return [row.name for row in rows]
+
+
+def _owners_to_compare(now: datetime, stale: datetime) -> list[str]:
+    waiting = Window.select(Window.owner).where(~Window.compared)
+    rows = Owner.select().where(
+        Owner.name.in_(waiting),
+        Owner.retry_at.is_null() | (Owner.retry_at <= now),
+        _stale(Owner.compare_enqueued_at, stale),
+    )
+    return [row.name for row in rows if not _first_is_outdated(row.name)]
+
+
+def _first_is_outdated(owner: str) -> bool:
+    window = next_uncompared(owner)
+    return window is None or Memory.select().where(Memory.window == window, Memory.outdated).exists()
+
+
+def drained() -> bool:
+    """Tell whether no memory of anybody waits for the index or a comparison."""
+    return not (
+        Memory.select().where(Memory.outdated).exists()
+        or PointDeletion.select().exists()
+        or Window.select().where(~Window.compared).exists()
+    )

@@ -1,0 +1,51 @@
+"""Flask: live turns, sessions, memories, transfer and health over HTTP. ``create_app`` builds everything a process needs."""
+
+import atexit
+
+from flask import Flask
+
+from stackmem.bootstrap import Runtime, build
+from stackmem.config import load_settings
+from web import access, admin, health, memories, problems, transfer, turns
+
+BODY_LIMIT = 1024 * 1024  # bytes of a JSON body; an import has its own limit
+
+
+def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: str = "") -> Flask:
+    """Return the WSGI app; without a runtime it builds one and starts the threads that belong to the web process.
+
+    ``key`` is what the command line of this machine sends to be trusted with any owner.
+    """
+    app = Flask("web")
+    app.json.ensure_ascii = False  # type: ignore[attr-defined]
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.config.update(MAX_CONTENT_LENGTH=BODY_LIMIT, INSECURE=insecure, KEY=key)
+    app.extensions["stackmem"] = runtime or _own_runtime()
+    problems.register(app)
+    access.register(app)
+    for module in (turns, memories, transfer, health, admin):
+        app.register_blueprint(module.blueprint)
+    return app
+
+
+def _own_runtime() -> Runtime:
+    """Build the runtime of a web process started by ``waitress-serve`` or ``gunicorn``, with its threads."""
+    from workers.app import CeleryQueue, use_runtime
+    from workers.embedded import Embedded
+
+    settings = load_settings()
+    runtime = build(settings, owns_index=True, queue=CeleryQueue())
+    use_runtime(runtime)
+    alone = settings.broker_url.startswith("memory")
+    # An embedded index is this process's own, so its queue is consumed here; memory:// reaches no other process at all.
+    embedded = Embedded(queues=("live", "index") if alone else ("index",), beat=alone)
+    embedded.start()
+    with runtime.database.connection_context():
+        runtime.work.start()
+
+    def stop() -> None:
+        embedded.stop()
+        runtime.close()
+
+    atexit.register(stop)
+    return runtime

@@ -1,0 +1,66 @@
+"""Who may ask, and whose memories they see."""
+
+import hmac
+import ipaddress
+
+from flask import Flask, Response, current_app, g, request
+
+from stackmem import devices
+from stackmem.bootstrap import Runtime
+from web.problems import problem
+
+HOME = "home"  # the owner where nothing chooses another
+OPEN = ("/healthz",)
+
+
+def runtime() -> Runtime:
+    """Return what this app works with."""
+    return current_app.extensions["stackmem"]  # type: ignore[no-any-return]
+
+
+def register(app: Flask) -> None:
+    """Open a database connection around each request, and find out who asks."""
+
+    @app.before_request
+    def _admit() -> Response | None:
+        g.owner, g.device, g.admin = HOME, None, False
+        if request.path in OPEN:
+            return None
+        runtime().database.connect(reuse_if_open=True)
+        return _identify()
+
+    @app.teardown_request
+    def _close(_: BaseException | None) -> None:
+        database = runtime().database
+        if not database.is_closed():
+            database.close()
+
+
+def _identify() -> Response | None:
+    key = request.headers.get("X-Stackmem-Key", "")
+    if key and current_app.config["KEY"] and hmac.compare_digest(key.encode(), current_app.config["KEY"].encode()):
+        g.admin, g.owner = True, request.args.get("owner") or HOME
+        return None
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    device = devices.find(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
+    if device is not None:
+        g.owner, g.device = device.owner, device.name
+        return None
+    if is_local() or current_app.config["INSECURE"]:
+        return None
+    response = problem(401, "A device's token is needed: add one with `stackmem devices add NAME`.")
+    response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def is_local() -> bool:
+    """Tell whether the request comes from this machine itself, not through a proxy on it."""
+    forwarded = any(
+        name.lower() == "forwarded" or name.lower().startswith("x-forwarded-") for name, _ in request.headers
+    )
+    try:
+        address = ipaddress.ip_address(request.remote_addr or "")
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback and not forwarded

@@ -1,0 +1,40 @@
+"""What the command line of this machine asks of a running server, with the key from its home folder."""
+
+from typing import Any
+
+from flask import Blueprint, g
+
+from stackmem.exceptions import NotFound
+from stackmem.models import Job
+from stackmem.ports import Hint
+from stackmem.status import status
+from web.access import runtime
+from web.bodies import json_object
+
+blueprint = Blueprint("admin", __name__, url_prefix="/v1/admin")
+
+
+@blueprint.before_request
+def _only_with_the_key() -> None:
+    if not g.admin:
+        raise NotFound("There is nothing at this address.")
+
+
+@blueprint.get("/status")
+def get_status() -> dict[str, Any]:
+    """Return how things stand."""
+    return status(g.owner, runtime().index, runtime().index.kind, runtime().clock.now())
+
+
+@blueprint.post("/sweep")
+def post_sweep() -> dict[str, Any]:
+    """Look now for work that is waiting."""
+    return {"hints": runtime().work.sweep()}
+
+
+@blueprint.post("/reindex")
+def post_reindex() -> dict[str, Any]:
+    """Begin a rebuild; the row of the job tells its progress."""
+    job = Job.create(kind="reindex", arguments={"from": json_object().get("from")}, created_at=runtime().clock.now())
+    runtime().work.queue.put(Hint("reindex", job.id))
+    return {"job_id": job.id}

@@ -1,0 +1,46 @@
+"""Memories: list, search, look at one and at its words."""
+
+from typing import Any
+
+from flask import Blueprint, g, request
+
+from stackmem import listing, shapes, sources
+from stackmem.exceptions import InvalidInput
+from web.access import runtime
+from web.bodies import number_in_query
+
+blueprint = Blueprint("memories", __name__)
+
+
+@blueprint.get("/v1/memories")
+def list_memories() -> dict[str, Any]:
+    """Search with ``q``, else list the newest first."""
+    wanted = {
+        "entity": request.args.get("entity"),
+        "memory_type": request.args.get("type"),
+        "since": request.args.get("since"),
+        "until": request.args.get("until"),
+        "status": request.args.get("status"),
+    }
+    query = request.args.get("q")
+    if query is not None:
+        if not query.strip():
+            raise InvalidInput("q is empty: say what to look for.")
+        limit = number_in_query("limit", listing.SEARCH_LIMIT, listing.HIGHEST_LIMIT)
+        return listing.search(runtime().recall, g.owner, query, wanted, limit, runtime().settings.zone)
+    limit = number_in_query("limit", listing.LIST_LIMIT, listing.HIGHEST_LIMIT)
+    return listing.newest(g.owner, wanted, limit, runtime().settings.zone)
+
+
+@blueprint.get("/v1/memories/<memory_id>")
+def get_memory(memory_id: str) -> dict[str, Any]:
+    """Return one memory."""
+    memory = listing.one(g.owner, memory_id)
+    return shapes.memory_line(memory, runtime().settings.zone, sources.turn_ids(memory.id))
+
+
+@blueprint.get("/v1/memories/<memory_id>/sources")
+def get_sources(memory_id: str) -> dict[str, Any]:
+    """Return the turns a memory was made of."""
+    memory = listing.one(g.owner, memory_id)
+    return {"memory_id": memory.id, "turns": listing.source_lines(memory, runtime().settings.zone)}

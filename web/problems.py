@@ -1,0 +1,49 @@
+"""Errors as RFC 9457 problem details: one clear sentence, never a stack trace."""
+
+import logging
+from http import HTTPStatus
+
+from flask import Flask, Response, json, request
+from peewee import DatabaseError, InterfaceError
+from werkzeug.exceptions import HTTPException
+
+from stackmem.exceptions import StackmemError
+
+log = logging.getLogger(__name__)
+
+SENTENCES = {
+    404: "There is nothing at this address.",
+    405: "This address does not take this method.",
+    413: "The body is too large.",
+}
+
+
+def problem(status: int, detail: str) -> Response:
+    """Return a problem details response (https://www.rfc-editor.org/rfc/rfc9457)."""
+    title = HTTPStatus(status).phrase
+    body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail})
+    return Response(body, status, content_type="application/problem+json")
+
+
+def register(app: Flask) -> None:
+    """Handle every error of the app."""
+
+    @app.errorhandler(StackmemError)
+    def _ours(error: StackmemError) -> Response:
+        return problem(error.status, str(error))
+
+    @app.errorhandler(HTTPException)
+    def _http(error: HTTPException) -> Response:
+        status = error.code or 500
+        return problem(status, SENTENCES.get(status, error.description or "The request could not be served."))
+
+    @app.errorhandler(DatabaseError)
+    @app.errorhandler(InterfaceError)
+    def _database(error: Exception) -> Response:
+        log.error("%s %s: %s", request.method, request.path, error)
+        return problem(503, "The database did not take the request; try again in a moment.")
+
+    @app.errorhandler(Exception)
+    def _unexpected(error: Exception) -> Response:
+        log.exception("%s %s failed", request.method, request.path)
+        return problem(500, f"Something went wrong inside stackmem ({type(error).__name__}); its log says more.")

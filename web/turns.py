@@ -1,0 +1,62 @@
+"""Live turns and sessions."""
+
+from typing import Any
+
+from flask import Blueprint, g, request
+
+from stackmem import sessions, shapes
+from stackmem.clock import read_time
+from stackmem.converse import Said
+from stackmem.exceptions import InvalidInput, NotFound
+from stackmem.models import Session, Turn
+from stackmem.ports import Hint
+from web.access import runtime
+from web.bodies import json_object, number_in_query, text_of
+
+blueprint = Blueprint("turns", __name__)
+
+
+@blueprint.post("/v1/turns")
+def post_turn() -> dict[str, Any]:
+    """Answer one turn."""
+    body = json_object()
+    text, at = text_of(body, "text"), text_of(body, "at")
+    if text is None:
+        raise InvalidInput('"text" is missing: send what was heard.')
+    said = Said(
+        owner=g.owner,
+        text=text,
+        session_id=text_of(body, "session_id") or request.headers.get("X-Session-Id") or None,
+        device=g.device,
+        at=read_time(at, runtime().settings.zone) if at else None,
+        key=request.headers.get("Idempotency-Key") or text_of(body, "client_turn_id"),
+    )
+    return shapes.turn_answer(runtime().conversation.turn(said))
+
+
+@blueprint.get("/v1/turns/<turn_id>")
+def get_turn(turn_id: str) -> dict[str, Any]:
+    """Return a turn with its trace."""
+    number = int(turn_id) if turn_id.isascii() and turn_id.isdigit() and len(turn_id) < 19 else -1
+    turn = Turn.get_or_none(Turn.id == number, Turn.owner == g.owner)
+    if turn is None:
+        raise NotFound(f"There is no turn {turn_id[:40]}.")
+    return shapes.turn_with_trace(turn, runtime().settings.zone)
+
+
+@blueprint.get("/v1/sessions")
+def list_sessions() -> dict[str, Any]:
+    """Return the newest sessions."""
+    rows = Session.select().where(Session.owner == g.owner).order_by(Session.id.desc())
+    limit = number_in_query("limit", 50, 1000)
+    found = [shapes.session_line(session, runtime().settings.zone) for session in rows.limit(limit)]
+    return {"sessions": found, "count": len(found)}
+
+
+@blueprint.post("/v1/sessions/<path:session_id>/close")
+def close_session(session_id: str) -> dict[str, Any]:
+    """End a session: what was said becomes memories now."""
+    ended = sessions.close(g.owner, session_id, runtime().clock.now())
+    for row_id in ended:
+        runtime().work.queue.put(Hint("remember", row_id))
+    return {"session_id": session_id, "closed": bool(ended)}

@@ -1,0 +1,46 @@
+"""The Celery app, and the queue that hands it hints."""
+
+import logging
+import threading
+
+from celery import Celery
+
+from stackmem.bootstrap import Runtime, build
+from stackmem.config import load_settings
+from stackmem.ports import Hint
+
+log = logging.getLogger(__name__)
+
+app = Celery("stackmem")
+app.config_from_object("celeryconfig")
+# Tasks run in threads that this one did not start: without a default app their retries vanish silently.
+app.set_default()
+
+_runtime: Runtime | None = None
+_lock = threading.Lock()
+
+
+class CeleryQueue:
+    """Hints as Celery tasks. A broker that is down loses the hint, never the turn."""
+
+    def put(self, hint: Hint) -> None:
+        """Send one task; log where that fails."""
+        try:
+            app.send_task(f"workers.{hint.task}", args=[hint.id])
+        except Exception as exc:  # the edge of the process: kombu raises what each broker's library does
+            log.warning("a hint for %s %s was lost (the sweep will find it): %s", hint.task, hint.id, exc)
+
+
+def use_runtime(runtime: Runtime) -> None:
+    """Let the tasks of this process work with a runtime that is there already (``stackmem up``)."""
+    global _runtime
+    _runtime = runtime
+
+
+def runtime() -> Runtime:
+    """Return this process's runtime, built at the first task: a worker of its own never owns an embedded index."""
+    global _runtime
+    with _lock:
+        if _runtime is None:
+            _runtime = build(load_settings(), owns_index=False, queue=CeleryQueue())
+        return _runtime

@@ -1,0 +1,80 @@
+"""Worker and beat in threads of one process, for ``stackmem up``."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery import bootsteps
+from celery.beat import EmbeddedService
+from celery.worker import WorkController
+
+from workers.app import app
+
+log = logging.getLogger(__name__)
+
+LIVE_THREADS = 2
+
+
+class ThreadWorker(WorkController):
+    """A worker in a thread: it installs no signal handlers, and says by a callback when it consumes."""
+
+    def __init__(self, *args: Any, on_ready: Callable[[], None], **kwargs: Any):
+        self._on_ready = on_ready
+        super().__init__(*args, **kwargs)
+
+    def on_consumer_ready(self, consumer: Any) -> None:
+        """Tell that tasks are taken from now on (a worker in a thread sends no ``worker_ready``)."""
+        self._on_ready()
+
+
+class Embedded:
+    """One consumer a queue, and beat; each in a thread."""
+
+    def __init__(self, queues: Sequence[str] = ("live", "index"), *, beat: bool = True) -> None:
+        self.ready = threading.Event()
+        self._waiting = len(queues)
+        self._lock = threading.Lock()
+        self._workers = [self._worker(queue, LIVE_THREADS if queue == "live" else 1) for queue in queues]
+        self._beat = EmbeddedService(app, thread=True, scheduler_cls="celery.beat:Scheduler") if beat else None
+        self._threads = [
+            threading.Thread(target=worker.start, name=f"worker-{number}", daemon=True)
+            for number, worker in enumerate(self._workers)
+        ]
+
+    def _worker(self, queue: str, concurrency: int) -> ThreadWorker:
+        return ThreadWorker(
+            app=app,
+            hostname=f"{queue}@stackmem",
+            queues=[queue],
+            pool_cls="threads",
+            concurrency=concurrency,
+            on_ready=self._one_ready,
+            without_heartbeat=True,
+            without_mingle=True,
+            without_gossip=True,
+            loglevel="WARNING",
+        )
+
+    def _one_ready(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+            if self._waiting == 0:
+                self.ready.set()
+
+    def start(self) -> None:
+        """Start all threads."""
+        for thread in self._threads:
+            thread.start()
+        if self._beat:
+            self._beat.start()
+
+    def stop(self) -> None:
+        """Stop: what is being done is finished, what is waiting is found again by its state at the next start."""
+        if self._beat:
+            self._beat.stop()
+        for worker in self._workers:
+            if worker.blueprint.state == bootsteps.RUN:
+                worker.stop()
+        for thread in self._threads:
+            thread.join(timeout=5)
