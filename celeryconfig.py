@@ -1,9 +1,16 @@
 """Celery's settings: plain data, a reason beside each."""
 
 from stackmem.config import load_settings
+from stackmem.exceptions import SettingsError
 
-broker_url = load_settings().broker_url
+try:
+    broker_url = load_settings().broker_url
+except SettingsError as exc:
+    # `celery -A workers worker` shall say one line, not a stack trace.
+    raise SystemExit(f"Error: {exc}") from None
 _in_memory = broker_url.startswith("memory")
+if _in_memory:
+    broker_url = "memory://localhost//"  # kombu warns about an address without a host
 
 # The rows in the database are the truth: nothing waits for a task's result.
 result_backend = None

@@ -7,22 +7,20 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any
+from typing import Any, SupportsIndex
 
 from json_repair import repair_json
 
 from stackmem.text import clean, clean_json, fold
 
-_REPAIR_LIMIT = 32_768  # characters; json-repair needs about 0.1 s for so many
-_DEPTH_LIMIT = 32  # of brackets; json-repair takes minutes over deep garbage ('{"' repeated), and no answer is so deep
+_REPAIR_LIMIT = 65_536  # characters
+_REPAIR_STEPS = 600_000  # looks at a character, about 0.3 s; a real answer of 16,000 characters takes a third of them
 _BLOCK_LIMIT = 16  # fences, JSON values or calls looked at in one text: more is garbage
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json\b|[\w-]{0,20}\n)?(.*?)(?:```|\Z)", re.DOTALL)
 _OBJECT = re.compile(r"""\{\s*+(?:["'“}]|\w{1,64}\s*+:)|\[\s*+[\[{]""")  # {name} and [1] in prose are not JSON
 _JSON_ALONE = re.compile(r"""\[?\s*+\{\s*+(?:["'“}]|\w{1,64}\s*+:)""")
 _FLAT_LIST = re.compile(r'\[\s*+["\d\]-]')
-_BRACKET = re.compile(r"[\[\]{}()]")
 _CALL_TAG = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
 _FUNCTION_TAG = re.compile(
     r"""<function(?:=|\s{1,4}name=)["']?([\w.-]{1,64})["']?\s{0,4}>(.*?)(?:</function>|(?=<function[=\s])|\Z)""",
@@ -94,6 +92,23 @@ def _no_constant(_name: str) -> None:
     """Read NaN and Infinity, which are not JSON, as null."""
 
 
+class _TooMuchWork(Exception):
+    """A text is not worth more work."""
+
+
+class _Watched(str):
+    """A text that may be looked at so many times: json-repair takes minutes over some garbage of this length."""
+
+    def __init__(self, _text: str):
+        self.steps = 0
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        self.steps += 1
+        if self.steps > _REPAIR_STEPS:
+            raise _TooMuchWork
+        return super().__getitem__(key)
+
+
 def _fenced(text: str) -> Any | None:
     bodies = (fence[1].strip() for fence in _some(_FENCE.finditer(text)))
     return next((value for body in bodies if isinstance(value := _load(body), dict | list)), None)
@@ -124,18 +139,11 @@ def _repaired(text: str) -> Any | None:
     if opening is None:
         return None
     broken = text[opening.start() : opening.start() + _REPAIR_LIMIT]
-    if _depth(broken) > _DEPTH_LIMIT:
-        return None
     try:
-        value = repair_json(broken, return_objects=True, skip_json_loads=True)
-    except (ValueError, RecursionError):
+        value = repair_json(_Watched(broken), return_objects=True, skip_json_loads=True)
+    except (ValueError, RecursionError, _TooMuchWork):
         return None
     return value if isinstance(value, dict | list) else None
-
-
-def _depth(text: str) -> int:
-    steps = (1 if bracket[0] in "[{(" else -1 for bracket in _BRACKET.finditer(text))
-    return max(accumulate(steps), default=0)
 
 
 def _flat_list(text: str) -> Any | None:

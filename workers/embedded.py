@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery import bootsteps
+from celery import Celery, bootsteps
 from celery.beat import EmbeddedService
 from celery.worker import WorkController
 
@@ -43,8 +43,11 @@ class Embedded:
         ]
 
     def _worker(self, queue: str, concurrency: int) -> ThreadWorker:
+        # A worker narrows its app's queues to those it consumes, so two workers in one process need an app each.
+        own = Celery("stackmem", set_as_current=False)
+        own.config_from_object("celeryconfig")
         return ThreadWorker(
-            app=app,
+            app=own,
             hostname=f"{queue}@stackmem",
             queues=[queue],
             pool_cls="threads",

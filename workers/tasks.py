@@ -1,10 +1,10 @@
 """The tasks: an id in, one call into stackmem. Each does nothing where its row is already past it."""
 
-from celery import Task
+from celery import Task, shared_task
 from peewee import DatabaseError
 
 from stackmem.exceptions import TransientError
-from workers.app import app, runtime
+from workers.app import runtime
 
 
 class DatabaseTask(Task):
@@ -22,31 +22,31 @@ class DatabaseTask(Task):
             return super().__call__(*args, **kwargs)
 
 
-@app.task(base=DatabaseTask, name="workers.remember")
+@shared_task(base=DatabaseTask, name="workers.remember")
 def remember(session_id: int) -> None:
     """Look at a session."""
     runtime().work.remember(session_id)
 
 
-@app.task(base=DatabaseTask, name="workers.index")
+@shared_task(base=DatabaseTask, name="workers.index")
 def index(owner: str) -> None:
     """Bring an owner's memories into the index."""
     runtime().work.index_memories(owner)
 
 
-@app.task(base=DatabaseTask, name="workers.compare")
+@shared_task(base=DatabaseTask, name="workers.compare")
 def compare(owner: str) -> None:
     """Set an owner's new memories against the older ones."""
     runtime().work.compare(owner)
 
 
-@app.task(base=DatabaseTask, name="workers.reindex")
+@shared_task(base=DatabaseTask, name="workers.reindex")
 def reindex(job_id: int) -> None:
     """Do the job of a reindex command."""
     runtime().work.rebuild(job_id)
 
 
-@app.task(base=DatabaseTask, name="workers.sweep")
+@shared_task(base=DatabaseTask, name="workers.sweep")
 def sweep() -> None:
     """Find and enqueue what is waiting."""
     runtime().work.sweep()

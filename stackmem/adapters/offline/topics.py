@@ -26,6 +26,7 @@ _FACT = 2.0  # worth from which a sentence makes its topic a memory
 _TOGETHER = 4.0  # or the worth of all its turns
 _WORDS_TOO = 1.0  # worth from which a sentence may stand in the summary
 _ANSWER = 1.5  # what an answer to a question is worth more
+_SHORT = 20  # characters up to which an answer needs its question beside it
 _IDEAL, _LONGEST = 4, 8  # turns of a topic
 _NEW_TOPIC = re.compile(
     r"\A\W*(?:ところで|そういえば|話(?:は|が)?変わ|突然です|ちなみに|あと、|それと"
@@ -40,6 +41,7 @@ class Line:
     by_user: bool
     text: str
     worth: float
+    question: str = ""  # what it answers, where it is too short to stand alone
 
 
 @dataclass(frozen=True)
@@ -73,21 +75,21 @@ def segments(window: dict[str, Any]) -> dict[str, Any]:
 
 def _read_all(turns: list[dict[str, Any]], both: bool) -> list[Turn]:
     read: list[Turn] = []
-    asked = False  # whether the last thing said was a question
+    asked = ""  # the question said last, "" where the last thing said was none
     for turn in turns:
         read.append(_read(turn, both, asked))
         said = sentences(as_text(turn.get("robot"))) or sentences(as_text(turn.get("user")))
-        asked = bool(said) and is_question(said[-1])
+        asked = said[-1] if said and is_question(said[-1]) else ""
     return read
 
 
-def _read(turn: dict[str, Any], both: bool, asked: bool) -> Turn:
+def _read(turn: dict[str, Any], both: bool, asked: str) -> Turn:
     user, robot = as_text(turn.get("user")), as_text(turn.get("robot"))
     said = sentences(user)
     lines = _lines(said, True, asked, worth)
     if robot:
-        asked_back = is_question(said[-1]) if said else asked
-        lines += _lines(sentences(robot), False, asked_back and both, worth if both else robot_worth)
+        asked_back = (said[-1] if is_question(said[-1]) else "") if said else asked
+        lines += _lines(sentences(robot), False, asked_back if both else "", worth if both else robot_worth)
     return Turn(
         id=turn["turn_id"],
         at=parse(turn.get("at")),
@@ -95,19 +97,21 @@ def _read(turn: dict[str, Any], both: bool, asked: bool) -> Turn:
         lines=tuple(lines),
         units=units(user + "\n" + robot),
         opens_topic=any(_NEW_TOPIC.match(fold(text[:40])) for text in (user, robot if both else "")),
-        answers=asked,
+        answers=bool(asked),
         corrects=bool(CORRECTION.search(fold(user[:LOOKED_AT]))),
     )
 
 
-def _lines(said: list[str], by_user: bool, asked: bool, value: Callable[[str], float]) -> list[Line]:
+def _lines(said: list[str], by_user: bool, asked: str, value: Callable[[str], float]) -> list[Line]:
     """Return the lines of one speaker; the first statement after a question is its answer, and worth more."""
     lines = []
     for text in said:
-        value_of_it = value(text)
         if asked and not _says_nothing(text):
-            value_of_it, asked = value_of_it + _ANSWER, False
-        lines.append(Line(by_user, text, value_of_it))
+            question = asked if len(text) <= _SHORT and len(asked) <= 2 * _SHORT else ""
+            lines.append(Line(by_user, text, value(text) + _ANSWER, question))
+            asked = ""
+        else:
+            lines.append(Line(by_user, text, value(text)))
     return lines
 
 
@@ -129,7 +133,8 @@ def _segments_of(turns: list[Turn], both: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for topic in _topics(turns):
         worthy = [index for index, turn in enumerate(topic) if turn.worth >= _WORDS_TOO]
-        if max(turn.worth for turn in topic) < _FACT and sum(turn.worth for turn in topic) < _TOGETHER:
+        worths = [turn.worth for turn in topic]
+        if not worthy or (max(worths) < _FACT and sum(worths) < _TOGETHER):
             found.append(_dropped(topic))
             continue
         first, last = worthy[0], worthy[-1] + 1
@@ -197,7 +202,7 @@ def _chosen(turns: list[Turn]) -> list[tuple[Turn, Line]]:
     by_worth = sorted(range(len(lines)), key=lambda index: (-lines[index][1].worth, index))
     room, taken = SUMMARY_LENGTH - 40, []
     for index in by_worth:
-        length = min(len(lines[index][1].text), 120) + 5
+        length = min(len(lines[index][1].text), 120) + len(lines[index][1].question) + 5
         if length <= room:
             room -= length
             taken.append(index)
@@ -220,6 +225,8 @@ def _summary(
         text, span = resolve(cut_at_sentence(line.text, 120), turn.at, japanese)
         if span is not None and found is None:
             found, found_at = span, turn.at
+        if line.question:
+            text = f"（{line.question}）{text}" if japanese else f"({line.question}) {text}"
         end = "" if text[-1] in "。！？!?." else "。" if japanese else "."
         parts.append(("" if line.by_user == speaker else _speaker(line.by_user, japanese, both)) + text + end)
         speaker = line.by_user
