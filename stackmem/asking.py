@@ -16,7 +16,8 @@ FIRST_DELAY = timedelta(seconds=5)
 
 def delay(count: int) -> timedelta:
     """Return how long to wait after the ``count``-th failure in a row: 5 s, 10 s, 20 s, … 15 min."""
-    return min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(max(count - 1, 0), 10))
+    factor: int = 2 ** min(max(count - 1, 0), 10)
+    return min(LONGEST_DELAY, FIRST_DELAY * factor)
 
 
 def ask(model: ChatModel, request: ChatRequest, read: Callable[[str], Answer]) -> Answer:

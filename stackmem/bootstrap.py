@@ -42,10 +42,8 @@ class Runtime:
     work: Work
 
     def close(self) -> None:
-        """Give up the index's lock and every connection."""
+        """Give up the index's lock."""
         self.index.close()
-        if not self.database.is_closed():
-            self.database.close()
 
 
 def build(
@@ -55,12 +53,13 @@ def build(
     queue: Queue | None = None,
     clock: Clock | None = None,
     lock_wait_s: float = 30,
+    database: Any = None,
 ) -> Runtime:
-    """Build a runtime. Raises SettingsError or Busy with one sentence."""
+    """Build a runtime, over ``database`` where it is open already. Raises SettingsError or Busy with one sentence."""
     make_home(settings)
     clock, queue = clock or SystemClock(), queue or NoQueue()
     persona = load_persona(settings.persona)
-    database = open_database(settings.database)
+    database = database or open_database(settings.database)
     embedder = UseEmbedder()
     index = IndexHandle(index_store(settings, lock_wait_s) if owns_index else None, embedder)
     recall = Recall(index, embedder, settings.zone)

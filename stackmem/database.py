@@ -38,7 +38,7 @@ def open_database(url: str) -> Any:
         database = _sqlite(url)
     else:
         try:
-            database = connect(url.replace("postgresql://", "postgresql+pool://", 1))
+            database = connect(url.replace("postgresql://", "postgresql+pool://", 1), autoconnect=False)
         except (RuntimeError, ValueError, ImportError, peewee.ImproperlyConfigured) as exc:
             raise SettingsError(f"STACKMEM_DATABASE_URL is wrong: {exc}") from exc
     proxy.initialize(database)
@@ -57,7 +57,7 @@ def _sqlite(url: str) -> Any:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise SettingsError(f"STACKMEM_HOME is wrong: {path.parent} cannot be written ({exc.strerror}).") from exc
-    return SqliteDatabase(str(path), pragmas=PRAGMAS, timeout=10)
+    return SqliteDatabase(str(path), pragmas=PRAGMAS, timeout=10, autoconnect=False)
 
 
 def migrate(database: Any) -> list[str]:
@@ -88,8 +88,8 @@ def _migration_lock(database: Any) -> Iterator[None]:
 def transaction() -> AbstractContextManager[Any]:
     """One transaction that takes SQLite's write lock at once, so that it never fails half-way for being late."""
     if isinstance(proxy.obj, SqliteDatabase):
-        return proxy.atomic("IMMEDIATE")  # type: ignore[no-any-return]
-    return proxy.atomic()  # type: ignore[no-any-return]
+        return proxy.atomic("IMMEDIATE")
+    return proxy.atomic()
 
 
 class Held:

@@ -29,7 +29,7 @@ def add(name: str, owner: str, now: datetime) -> str:
 
 def find(token: str) -> Device | None:
     """Return the device of a token, None where there is none."""
-    return Device.get_or_none(Device.token_hash == _hash(token))  # type: ignore[no-any-return]
+    return Device.get_or_none(Device.token_hash == _hash(token))
 
 
 def any_added() -> bool:

@@ -30,7 +30,7 @@ class Utterance:
 
 @dataclass
 class Imported:
-    """What an import did: new turns, turns that were there already, lines that were skipped, and the sessions touched."""
+    """What an import did: turns that are new, or were there already, lines skipped, sessions touched."""
 
     turns: int = 0
     known: int = 0

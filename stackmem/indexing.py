@@ -114,7 +114,7 @@ def _write(index: VectorIndex, embedder: Embedder, batch: Sequence[Memory]) -> N
 
 
 def _neighbours(index: VectorIndex, memory: Memory, point: IndexPoint) -> list[str]:
-    """Return the nearest older memories, nearest first, whatever their status: compare reads the status when it runs."""
+    """Return the nearest older memories, nearest first, whatever their status: compare reads that when it runs."""
     if memory.window_id is None or memory.status != "active":
         return []
     hits = index.search(point.summary, IndexFilter(memory.owner, status=None), NEIGHBOUR_POOL)
@@ -186,7 +186,7 @@ def _store_vectors(
     ]
     with transaction():
         for row in rows:
-            MemoryVector.replace(row).execute()
+            MemoryVector.insert(row).on_conflict_replace().execute()
         for memory_id, parts in texts.items():
             # Windows that no longer exist (a source was added or left).
             MemoryVector.delete().where(

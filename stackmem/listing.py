@@ -63,7 +63,7 @@ def one(owner: str, memory_id: str) -> Memory:
     memory = Memory.get_or_none(Memory.id == memory_id, Memory.owner == owner, Memory.status != "forgotten")
     if memory is None:
         raise NotFound(f"There is no memory {memory_id[:40]}.")
-    return memory  # type: ignore[no-any-return]
+    return memory
 
 
 def source_lines(memory: Memory, zone: tzinfo) -> list[dict[str, Any]]:

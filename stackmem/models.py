@@ -67,6 +67,7 @@ class Turn(Row):
     id = AutoField()
     uid = TextField(unique=True)
     session = ForeignKeyField(Session, backref="turns", on_delete="RESTRICT")
+    session_id: int
     ordinal = IntegerField()
     owner = TextField()
     at = UTCField()
@@ -109,6 +110,7 @@ class Window(Row):
 
     id = AutoField()
     session = ForeignKeyField(Session, backref="windows", on_delete="CASCADE")
+    session_id: int
     owner = TextField(index=True)
     turn_ids = ReadableJSONField()
     final = BooleanField()  # the session had ended
@@ -138,6 +140,7 @@ class Memory(Row):
     revision = IntegerField(default=0)
     origin = TextField(default="made")
     window = ForeignKeyField(Window, null=True, backref="memories", on_delete="SET NULL")
+    window_id: int | None
     created_at = UTCField()
     version = IntegerField(default=1)  # raised by every change the index must see
     outdated = BooleanField(default=True, index=True)  # the index does not hold this version yet
@@ -164,6 +167,8 @@ class MemorySource(Row):
 
     memory = ForeignKeyField(Memory, backref="sources", on_delete="CASCADE")
     turn = ForeignKeyField(Turn, backref="memories", on_delete="CASCADE")
+    memory_id: str
+    turn_id: int
 
     class Meta:
         primary_key = CompositeKey("memory", "turn")
@@ -173,6 +178,7 @@ class MemoryVector(Row):
     """One stored vector: of the summary (ordinal 0) or of one window of source words (1, 2, …)."""
 
     memory = ForeignKeyField(Memory, backref="vectors", on_delete="CASCADE")
+    memory_id: str
     fingerprint = TextField()
     ordinal = IntegerField()
     text_hash = TextField()  # of the text it was made from: another text needs another vector

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any, Self, SupportsIndex
 
 from json_repair import repair_json
 
@@ -99,14 +99,23 @@ class _TooMuchWork(Exception):
 class _Watched(str):
     """A text that may be looked at so many times: json-repair takes minutes over some garbage of this length."""
 
-    def __init__(self, _text: str):
-        self.steps = 0
+    steps: list[int]  # shared with the pieces, since json-repair goes on with texts made of them
+
+    @classmethod
+    def over(cls, text: str, steps: list[int]) -> Self:
+        watched = cls(text)
+        watched.steps = steps
+        return watched
 
     def __getitem__(self, key: SupportsIndex | slice) -> str:
-        self.steps += 1
-        if self.steps > _REPAIR_STEPS:
+        piece = super().__getitem__(key)
+        self.steps[0] += 1 + len(piece) // 64
+        if self.steps[0] > _REPAIR_STEPS:
             raise _TooMuchWork
-        return super().__getitem__(key)
+        return _Watched.over(piece, self.steps) if isinstance(key, slice) else piece
+
+    def __add__(self, other: str) -> str:
+        return _Watched.over(super().__add__(other), self.steps)
 
 
 def _fenced(text: str) -> Any | None:
@@ -138,9 +147,9 @@ def _repaired(text: str) -> Any | None:
     opening = _OBJECT.search(text)
     if opening is None:
         return None
-    broken = text[opening.start() : opening.start() + _REPAIR_LIMIT]
+    broken = _Watched.over(text[opening.start() : opening.start() + _REPAIR_LIMIT], [0])
     try:
-        value = repair_json(_Watched(broken), return_objects=True, skip_json_loads=True)
+        value = _load(repair_json(broken, skip_json_loads=True, ensure_ascii=False))  # through text: plain types again
     except (ValueError, RecursionError, _TooMuchWork):
         return None
     return value if isinstance(value, dict | list) else None

@@ -13,8 +13,9 @@ Replayed = list[tuple[Window, Look, list[Segment]]]
 
 
 def rebuild_from_turns(remembering: Remembering, progress: Progress | None = None) -> int:
-    """Replay every owner's windows in order; return how many were. One model call a window, none is written before
-    an owner's last answer is there, so a failure leaves the memories as they were.
+    """Replay every owner's windows in order; return how many were.
+
+    One model call a window. Nothing is written before an owner's last answer is there: a failure changes nothing.
 
     Raises BadAnswer, TransientError or PermanentError where the model does not answer well.
     """

@@ -158,7 +158,7 @@ class Recall:
         for name, wider in (("entities", {"entity_keys": ()}), ("memory_type", {"memory_type": None})):
             narrowed = where.entity_keys if name == "entities" else where.memory_type
             if not found and narrowed:
-                where = replace(where, **wider)  # type: ignore[arg-type]
+                where = replace(where, **wider)
                 relaxed.append(name)
                 found = self._find(arguments.query, vector, where, limit, arguments.dated)
         return found, relaxed

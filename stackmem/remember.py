@@ -160,7 +160,7 @@ def next_look(session: Session) -> Look:
 def new_window(look: Look, model: str, now: datetime) -> Window:
     """Insert the row by which a look can be replayed."""
     language = language_of([turn.user + turn.reply for turn in look.turns])
-    return Window.create(  # type: ignore[no-any-return]
+    return Window.create(
         session=look.session,
         owner=look.session.owner,
         turn_ids=[turn.id for turn in look.turns],

@@ -122,7 +122,7 @@ class Restore:
         )  # fmt: skip
         if session.id not in counts.session_ids:
             counts.session_ids.append(session.id)
-        return session  # type: ignore[no-any-return]
+        return session
 
     def _turn(self, line: TurnLine, counts: Counts) -> None:
         session = self._session(line.session_id, line.session_seq, counts, None)

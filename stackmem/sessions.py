@@ -42,7 +42,7 @@ def begin(owner: str, name: str, *, now: datetime, named: bool, device: str | No
         Session.select(Session.seq).where(Session.owner == owner, Session.name == name).order_by(Session.seq.desc())
     )
     row = newest.first()
-    return Session.create(  # type: ignore[no-any-return]
+    return Session.create(
         owner=owner,
         name=name,
         seq=(row.seq if row else 0) + 1,

@@ -136,7 +136,8 @@ def read_sources(owner: str, given: dict[str, Any], zone: tzinfo) -> tuple[dict[
         for row in Memory.select().where(Memory.id.in_(ids), Memory.owner == owner, Memory.status != "forgotten")
     }
     turns = source_turns(list(memories))
-    shown, hits = [], []
+    shown: list[dict[str, Any]] = []
+    hits: list[dict[str, Any]] = []
     for memory_id in ids:
         if memory_id not in memories:
             shown.append({"memory_id": memory_id, "error": "There is no memory under this id."})

@@ -36,7 +36,7 @@ def active_points(index: IndexHandle, owner: str) -> int | None:
         return None
     if index.current is None:
         return 0
-    return sum(payload.get("status") == "active" for _, payload in index.current.scan(owner))
+    return len([1 for _, payload in index.current.scan(owner) if payload.get("status") == "active"])
 
 
 def pending(owner: str) -> int:

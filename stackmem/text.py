@@ -34,8 +34,10 @@ def fold(text: str) -> str:
 def entity_key(name: str) -> str:
     """Return the key under which spellings of one name meet; "" when nothing is left.
 
-    NFKC, case, white space, dashes and kana width do not count (``rtx3050ti`` = ``ＲＴＸ ３０５０ Ｔｉ`` = ``RTX-3050Ti``);
-    only a final ー of a katakana word of four characters or more is dropped (サーバー = サーバ, but ビール is not ビル).
+    NFKC, case, white space, dashes and kana width do not count
+    (``rtx3050ti`` = ``ＲＴＸ ３０５０ Ｔｉ`` = ``RTX-3050Ti``);
+    only a final ー of a katakana word of four characters or more is dropped
+    (サーバー = サーバ, but ビール is not ビル).
     """
     key = _SEPARATORS.sub("", fold(name))
     return key[:-1] if _KATAKANA_WORD.match(key) else key

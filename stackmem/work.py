@@ -187,10 +187,11 @@ def _first_is_outdated(owner: str) -> bool:
     return window is None or Memory.select().where(Memory.window == window, Memory.outdated).exists()
 
 
-def drained() -> bool:
-    """Tell whether no memory of anybody waits for the index or a comparison."""
-    return not (
-        Memory.select().where(Memory.outdated).exists()
-        or PointDeletion.select().exists()
-        or Window.select().where(~Window.compared).exists()
-    )
+def is_indexed() -> bool:
+    """Tell whether no memory of anybody waits for the index."""
+    return not (Memory.select().where(Memory.outdated).exists() or PointDeletion.select().exists())
+
+
+def is_compared() -> bool:
+    """Tell whether no memory of anybody waits for its comparison."""
+    return not Window.select().where(~Window.compared).exists()

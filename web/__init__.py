@@ -1,4 +1,4 @@
-"""Flask: live turns, sessions, memories, transfer and health over HTTP. ``create_app`` builds everything a process needs."""
+"""Flask: live turns, sessions, memories, transfer and health. ``create_app`` builds everything a process needs."""
 
 import atexit
 

@@ -195,9 +195,14 @@ class EdgeStore:
         return None
 
     def _names(self) -> list[str]:
-        return [path.name for path in self._folder.iterdir() if points.generation_number(path.name) and path.is_dir()]
+        return [path.name for path in self._folder.iterdir() if points.generation_number(path.name) and _is_ours(path)]
 
     def _keep_only(self, name: str | None) -> None:
         begun = self._begun[0].folder.name if self._begun else None
         for orphan in set(self._names()) - {name, begun}:
             shutil.rmtree(self._folder / orphan, ignore_errors=True)
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell whether a folder holds nothing but a generation's parts: what a person put there is never deleted."""
+    return path.is_dir() and {part.name for part in path.iterdir()} <= {"engine.json", "engine.json.tmp", "shard"}

@@ -8,7 +8,9 @@ import numpy as np
 
 from stackmem.ports import Fingerprint, Vector
 
-THREADS = 2  # BLAS threads; a sentence is too small for more
+# A second BLAS thread is 1.5 times faster alone, and 40 times slower where another program (a speech recogniser, say)
+# wants the cores too: OpenBLAS spins while it waits.
+THREADS = 1
 CHARACTERS = 2000  # longer texts are cut: time grows with length
 
 

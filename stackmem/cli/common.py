@@ -14,6 +14,7 @@ from stackmem.bootstrap import Runtime, build, make_home
 from stackmem.config import Settings, load_settings
 from stackmem.database import open_database
 from stackmem.exceptions import Busy, StackmemError, TransientError
+from stackmem.indexing import reindex
 
 SERVER_FILE = "server.json"  # in the home folder, mode 0600: where the running server is, and its key
 TIMEOUT = 30  # seconds
@@ -75,22 +76,22 @@ def running_server(settings: Settings) -> Server | None:
 
 
 @contextmanager
-def store(settings: Settings) -> Iterator[None]:
-    """Open the database for the block; enough for what needs no index."""
+def store(settings: Settings) -> Iterator[Any]:
+    """Open the database for the block and yield it; enough for what needs no index."""
     make_home(settings)
     database = open_database(settings.database)
     with database.connection_context():
-        yield
+        yield database
 
 
 @contextmanager
-def own_runtime(settings: Settings) -> Iterator[Runtime]:
+def own_runtime(settings: Settings, database: Any) -> Iterator[Runtime]:
     """Own the index for the block, as a server would. Raises Busy where another process does."""
-    runtime = build(settings, owns_index=True, lock_wait_s=2)
+    runtime = build(settings, owns_index=True, lock_wait_s=2, database=database)
     try:
-        with runtime.database.connection_context():
-            runtime.work.start()
-            yield runtime
+        if runtime.index.current is None:
+            reindex(runtime.index)
+        yield runtime
     finally:
         runtime.close()
 
@@ -104,7 +105,7 @@ def with_server_or_own(
     if server is not None:
         return with_server(server)
     try:
-        with own_runtime(settings) as runtime:
+        with store(settings) as database, own_runtime(settings, database) as runtime:
             return alone(runtime)
     except Busy:
         # A server that was just starting holds the lock now.

@@ -12,7 +12,7 @@ from stackmem.config import load_settings
 from stackmem.exceptions import StackmemError
 from stackmem.indexing import Progress
 from stackmem.models import Job
-from stackmem.work import drained
+from stackmem.work import is_compared, is_indexed
 
 POLL = 0.2  # seconds
 
@@ -35,13 +35,13 @@ def reindex(source: str, as_json: bool) -> None:
         def ask(server: Server) -> int:
             job_id = server.call("POST", "/v1/admin/reindex", "home", body={"from": source})["job_id"]
             with store(settings):
-                return _follow(job_id, bar)
+                return _follow(job_id, source, bar)
 
         def alone(runtime: Runtime) -> int:
             job = Job.create(kind="reindex", arguments={"from": source}, created_at=SystemClock().now())
             runtime.work.rebuild(job.id)
-            runtime.work.drain(drained)
-            return _follow(job.id, bar)
+            runtime.work.drain(lambda: is_settled(source))
+            return _follow(job.id, source, bar)
 
         points = with_server_or_own(ask, alone, settings)
     if as_json:
@@ -50,12 +50,17 @@ def reindex(source: str, as_json: bool) -> None:
         click.echo(f"Rebuilt: {points} points.")
 
 
-def _follow(job_id: int, bar: Progress) -> int:
+def is_settled(source: str) -> bool:
+    """Tell whether the index is whole; made from turns, the memories must have been compared too."""
+    return is_indexed() and (source == "memories" or is_compared())
+
+
+def _follow(job_id: int, source: str, bar: Progress) -> int:
     while True:
         job = Job.get_by_id(job_id)
         bar(job.done, max(job.total, job.done))
         if job.state == "failed":
             raise StackmemError(f"The rebuild failed, and the index is as it was: {job.message}")
-        if job.state == "done" and drained():
+        if job.state == "done" and is_settled(source):
             return int(job.done)
         time.sleep(POLL)

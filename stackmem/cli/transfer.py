@@ -44,13 +44,13 @@ def import_(files: tuple[str, ...], owner: str, both_speakers: bool, as_json: bo
     """
     settings = load_settings()
     results = []
-    with store(settings):
+    with store(settings) as database:
         for file in files:
             result = _read(file, Importer(owner, settings.zone, SystemClock().now(), both_speakers))
             results.append({"file": file, **_summary(result)})
             if not as_json:
                 _tell(file, result)
-        _wait_until_remembered(settings, owner)
+        _wait_until_remembered(settings, database, owner)
         states = {
             state: Turn.select().where(Turn.owner == owner, Turn.imported, Turn.state == state).count()
             for state in ("kept", "skipped", "failed")
@@ -92,7 +92,7 @@ def left_to_do(owner: str) -> int:
     return int(waiting) + pending(owner)
 
 
-def _wait_until_remembered(settings: Settings, owner: str) -> None:
+def _wait_until_remembered(settings: Settings, database: Any, owner: str) -> None:
     """Have the running server remember, or do it here; the other one takes over where a server starts or dies."""
     most = 0
     with progress_bar("Remembering") as bar:
@@ -114,7 +114,7 @@ def _wait_until_remembered(settings: Settings, owner: str) -> None:
                 _poll(done, still=lambda: running_server(settings) is not None)
             else:
                 try:
-                    with own_runtime(settings) as runtime:
+                    with own_runtime(settings, database) as runtime:
                         runtime.work.drain(done)
                 except Busy:
                     time.sleep(POLL)  # a server is just starting

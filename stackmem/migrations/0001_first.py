@@ -22,7 +22,7 @@ from stackmem.fields import ReadableJSONField, UTCField
 def up(migrator: Any, db: Any) -> None:
     """Create every table."""
     # SQLite gives the id of a deleted last row again unless told otherwise; PostgreSQL never does.
-    never_reused = [SQL("AUTOINCREMENT")] if isinstance(db, SqliteDatabase) else []
+    never_reused: Any = [SQL("AUTOINCREMENT")] if isinstance(db, SqliteDatabase) else []
 
     class Row(Model):
         class Meta:
@@ -187,5 +187,20 @@ def up(migrator: Any, db: Any) -> None:
         token_hash = TextField(unique=True)
         created_at = UTCField()
 
-    db.create_tables([Owner, Session, Turn, ToolTrace, Window, Memory, MemoryEntity, MemorySource, MemoryVector,
-    PointDeletion, Job, Lease, Device,])
+    db.create_tables(
+        [
+            Owner,
+            Session,
+            Turn,
+            ToolTrace,
+            Window,
+            Memory,
+            MemoryEntity,
+            MemorySource,
+            MemoryVector,
+            PointDeletion,
+            Job,
+            Lease,
+            Device,
+        ]
+    )

@@ -1,6 +1,5 @@
 """One fixture runs the same claims over the fake and every embedded engine."""
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +9,10 @@ import numpy as np
 import pytest
 from ulid import ULID
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # `pytest` alone, unlike `python -m pytest`, does not add the checkout
-
-from stackmem.adapters.edge_index import EdgeStore  # noqa: E402  # after the path is set
-from stackmem.adapters.local_index import LocalStore  # noqa: E402
-from stackmem.ports import Fingerprint, IndexPoint, IndexStore, VectorIndex  # noqa: E402
-from tests.fakes import MemoryIndexStore  # noqa: E402
+from stackmem.adapters.edge_index import EdgeStore
+from stackmem.adapters.local_index import LocalStore
+from stackmem.ports import Fingerprint, IndexPoint, IndexStore, VectorIndex
+from tests.fakes import MemoryIndexStore
 
 DIM = 4
 FINGERPRINT = Fingerprint("test/model", DIM)

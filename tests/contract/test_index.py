@@ -97,7 +97,12 @@ def test_a_bad_query_is_refused(index: VectorIndex, query: list[float]) -> None:
 
 
 def test_a_payload_comes_back_whole_in_any_script(index: VectorIndex) -> None:
-    payload = {"topic": "電源 😀👨‍👩‍👧 \ufffd العربية ไทย \U00020bb7", "entity_keys": ["スタックチャン", "😀"], "n": 1.5, "none": None}
+    payload = {
+        "topic": "電源 😀👨‍👩‍👧 \ufffd العربية ไทย \U00020bb7",
+        "entity_keys": ["スタックチャン", "😀"],
+        "n": 1.5,
+        "none": None,
+    }
     index.upsert([point(1, owner="家", **payload)])
     ((_, back),) = index.scan("家")
     assert back == point(1, owner="家", **payload).payload
@@ -244,7 +249,10 @@ def _brute(query: np.ndarray, crowd: list[IndexPoint]) -> dict[str, tuple[float,
     def cosine(vectors: np.ndarray) -> float:
         return float(np.max(vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)))
 
-    return {each.memory_id: (cosine(each.summary[None]), cosine(each.sources) if len(each.sources) else None) for each in crowd}
+    return {
+        each.memory_id: (cosine(each.summary[None]), cosine(each.sources) if len(each.sources) else None)
+        for each in crowd
+    }
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
@@ -257,7 +265,9 @@ def test_search_among_many_agrees_with_brute_force(store: IndexStore, backend: B
         index.upsert(crowd[first : first + 500])
     since = datetime(2026, 1, 11, tzinfo=UTC)
     where = IndexFilter("owner1", entity_keys=["k1", "k2"], since=since, until=datetime(2026, 1, 20, tzinfo=UTC))
-    counted = [each for each in crowd if each.payload["owner"] == "owner1" and each.payload["entity_keys"][0] in {"k1", "k2"}]
+    counted = [
+        each for each in crowd if each.payload["owner"] == "owner1" and each.payload["entity_keys"][0] in {"k1", "k2"}
+    ]
     counted = [each for each in counted if "2026-01-11" <= each.payload["said_at"][:10] <= "2026-01-20"]
     for query in np.random.default_rng(8).normal(size=(5, 64)).astype(np.float32):
         hits, scores = index.search(query, where, 10), _brute(query, counted)

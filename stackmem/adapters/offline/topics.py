@@ -212,8 +212,8 @@ def _chosen(turns: list[Turn]) -> list[tuple[Turn, Line]]:
 def _topic(entities: list[str], chosen: list[tuple[Turn, Line]], japanese: bool) -> str:
     if entities:
         return ("、" if japanese else ", ").join(entities[:3])
-    best = max((line for _, line in chosen), key=lambda line: line.worth).text
-    return best[: 20 if japanese else 40].strip("。、.,!！ ")
+    best = max((line for _, line in chosen), key=lambda line: line.worth)
+    return (best.question + best.text)[: 30 if japanese else 60].strip("。、.,!！ ")
 
 
 def _summary(

@@ -1,0 +1,1 @@
+"""Scripted conversations and live turns, scored. (Grows from here; nothing is scored yet.)"""

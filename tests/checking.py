@@ -1,0 +1,54 @@
+"""Claims that must hold of any store, whatever happened to it: checked in the rows and in the index."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from stackmem.adapters.edge_index import EdgeStore
+from stackmem.adapters.local_index import LocalStore
+from stackmem.ports import Fingerprint
+
+FINGERPRINT = Fingerprint("use", 512)
+
+
+def rows(home: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a query on a store that may be in use."""
+    connection = sqlite3.connect(f"file:{home / 'stackmem.db'}?mode=ro", uri=True)
+    try:
+        return connection.execute(sql, values).fetchall()
+    finally:
+        connection.close()
+
+
+def points(home: Path, kind: str = "edge") -> dict[str, str]:
+    """Return memory_id → status of every point in a store that nobody uses now."""
+    store = EdgeStore(home / "index", lock_wait_s=5) if kind == "edge" else LocalStore(home / "index" / "local")
+    try:
+        index = store.open(FINGERPRINT)
+        assert index is not None, "the index cannot be opened"
+        found = [(memory_id, payload["status"]) for memory_id, payload in index.scan()]
+    finally:
+        store.close()
+    assert len(found) == len(dict(found)), "a memory has two points"
+    return dict(found)
+
+
+def check_store(home: Path, turns: int, kind: str = "edge") -> None:
+    """Check a settled store: no turn lost or left, no memory twice, every active memory in the index once."""
+    states = dict(rows(home, "SELECT state, count(*) FROM turn GROUP BY state"))
+    assert sum(states.values()) == turns
+    assert set(states) <= {"kept", "skipped"}, states
+    assert rows(home, "SELECT count(*) FROM turn WHERE uid IN (SELECT uid FROM turn GROUP BY uid HAVING count(*) > 1)") == [(0,)]
+    memories = dict(rows(home, "SELECT id, status FROM memory"))
+    assert points(home, kind) == memories
+    same_sources = rows(
+        home,
+        "SELECT turns, summary, count(*) FROM (SELECT m.summary, group_concat(s.turn_id) AS turns FROM memory m "
+        "JOIN memory_source s ON s.memory_id = m.id GROUP BY m.id) GROUP BY turns, summary HAVING count(*) > 1",
+    )
+    assert same_sources == []
+    kept_without_memory = rows(
+        home, "SELECT id FROM turn WHERE state = 'kept' AND id NOT IN (SELECT turn_id FROM memory_source)"
+    )
+    assert kept_without_memory == []
+    assert rows(home, "SELECT memory_id FROM memory_source WHERE turn_id NOT IN (SELECT id FROM turn)") == []

@@ -1,0 +1,33 @@
+"""Fixtures that every kind of test shares."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.running import RunningServer
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "real-persona-chat"
+
+
+@pytest.fixture(scope="session")
+def real_logs() -> Path:
+    """The folder of real conversations that may lie beside the checkout."""
+    if not DATA.is_dir():
+        pytest.skip("The real conversations (../shared/data) are not beside this checkout.")
+    return DATA
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home folder of its own."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def server(home: Path) -> Iterator[RunningServer]:
+    """A running server with all defaults: no key, no services."""
+    with RunningServer(home) as running:
+        yield running
