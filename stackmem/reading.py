@@ -14,7 +14,7 @@ from json_repair import repair_json
 from stackmem.text import clean, clean_json, fold
 
 _REPAIR_LIMIT = 65_536  # characters
-_REPAIR_STEPS = 600_000  # looks at a character, about 0.3 s; a real answer of 16,000 characters takes a third of them
+_REPAIR_STEPS = 250_000  # looks at a character, about 0.2 s; a real answer of 16,000 characters takes 35,000
 _BLOCK_LIMIT = 16  # fences, JSON values or calls looked at in one text: more is garbage
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json\b|[\w-]{0,20}\n)?(.*?)(?:```|\Z)", re.DOTALL)

@@ -11,11 +11,13 @@ from ulid import ULID
 
 from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.local_index import LocalStore
-from stackmem.ports import Fingerprint, IndexPoint, IndexStore, VectorIndex
+from stackmem.ports import Fingerprint, IndexFilter, IndexPoint, IndexStore, VectorIndex
 from tests.fakes import MemoryIndexStore
 
 DIM = 4
 FINGERPRINT = Fingerprint("test/model", DIM)
+X, Y, Z = np.eye(DIM, dtype=np.float32)[:3]
+HOME = IndexFilter("home")
 STORES: dict[str, Callable[..., IndexStore]] = {"edge": EdgeStore, "local": LocalStore}
 
 
@@ -46,6 +48,28 @@ def fresh(store: IndexStore, fingerprint: Fingerprint = FINGERPRINT) -> VectorIn
     """Return an empty generation made current."""
     store.begin(fingerprint)
     return store.swap()
+
+
+def found(index: VectorIndex, where: IndexFilter = HOME, limit: int = 10) -> set[int]:
+    """Return the numbers of the points that match, whatever their scores."""
+    hits = index.search(X, where, limit)
+    assert len({hit.memory_id for hit in hits}) == len(hits)
+    numbers = {memory_id(number): number for number in range(100)}
+    return {numbers[hit.memory_id] for hit in hits}
+
+
+def kept(store: IndexStore, fingerprint: Fingerprint = FINGERPRINT) -> list[str] | None:
+    """Open a store, close it, and return what was in it."""
+    index = store.open(fingerprint)
+    found = None if index is None else [each for each, _ in index.scan()]
+    store.close()
+    return found
+
+
+def generations(backend: Backend) -> list[str]:
+    """Return the names of the generations that lie in the folder."""
+    folder = backend.folder if backend.kind == "edge" else backend.folder / "collection"
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name[0].isdigit())
 
 
 @pytest.fixture(params=["fake", "edge", "local"])

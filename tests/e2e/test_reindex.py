@@ -11,7 +11,7 @@ from tests.checking import check_store, rows
 from tests.e2e.test_kill import some_sessions
 from tests.running import RunningServer, command, json_of
 
-QUESTIONS = ("ゲームの持ちキャラ", "仕事は何をしているか", "好きな食べ物", "犬と猫", "旅行に行きたいところ")
+QUESTIONS = ("ゲームの持ちキャラ", "キーボードを打つのが速い", "夜ぐっすり眠れる", "梅干しの味", "タイピング")
 
 
 @pytest.fixture

@@ -3,11 +3,21 @@
 import re
 from typing import Any
 
-from stackmem.adapters.offline.words import as_text, items, likeness, numbers, sentences, shared, unframed, units
+from stackmem.adapters.offline.words import (
+    as_text,
+    is_question,
+    items,
+    likeness,
+    numbers,
+    sentences,
+    shared,
+    unframed,
+    units,
+)
 from stackmem.adapters.offline.worth import CORRECTION
 from stackmem.text import entity_key, fold
 
-_DATE_IN_BRACKETS = re.compile(r"（[0-9年月日〜]+）| \([0-9-]{10}(?: to [0-9-]{10})?\)")
+_IN_BRACKETS = re.compile(r"（[^（）]*[？?]）|（[0-9年月日〜]+）| \([0-9-]{10}(?: to [0-9-]{10})?\)")
 _ANOTHER = re.compile(
     r"もう(?:一|1|ひと)|[2二]台目|[2二]つ目|[2二]匹目|も(?:買|飼)|別の|他の|ほかの|また|\b(?:another|second|also|too|again)\b"
 )
@@ -15,6 +25,8 @@ _DENIED = re.compile(r"([^、。\s]{1,20}?)(?:じゃなくて?|ではなくて?|
 _CHANGES = re.compile(
     r"やめた|やめまし|変更|変え|変わっ|になった|になりまし|やっぱり?.*(?:にする|にした|にしまし|ことに)|\binstead\b|\bchanged\b"
 )
+_BECAME = re.compile(r"になった|になりました")  # a change only where the subject is named: 「歯医者は土曜になった」
+_LIGHT = frozenset("思出来頑張")
 _REPEATS, _SAME_PREDICATE = 0.8, 0.75  # likeness of content units
 
 
@@ -33,12 +45,13 @@ def _decide(new: dict[str, Any], known: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _said(memory: dict[str, Any]) -> list[str]:
-    return sentences(_DATE_IN_BRACKETS.sub("", unframed(as_text(memory.get("summary"))[:2000])))
+    said = sentences(_IN_BRACKETS.sub("", unframed(as_text(memory.get("summary"))[:2000])))
+    return [sentence for sentence in said if not is_question(sentence)]
 
 
 def _words(text: str) -> dict[str, float]:
-    """Return the content units without numbers, which are compared by value."""
-    return {unit: weight for unit, weight in units(text).items() if not unit[0].isdigit()}
+    """Return the content units without numbers, which are compared by value, and light verbs."""
+    return {unit: weight for unit, weight in units(text).items() if not unit[0].isdigit() and unit not in _LIGHT}
 
 
 def _repeats(new: dict[str, Any], known: dict[str, Any]) -> float:
@@ -64,6 +77,8 @@ def _changes(one: str, other: str, new: dict[str, Any], known: dict[str, Any]) -
     if _ANOTHER.search(folded):
         return 0.0
     likeness_of_words, common = likeness(_words(one), _words(other)), shared(_words(one), _words(other))
+    if _BECAME.search(folded) and "は" not in folded:
+        return 0.0
     if CORRECTION.search(folded):
         if _denies(folded, fold(other)):
             return 2.0 + likeness_of_words
