@@ -1,1 +1,1 @@
-"""Scripted conversations and live turns, scored. (Grows from here; nothing is scored yet.)"""
+"""Scripted conversations and live turns, scored: the place for it, empty so far."""

@@ -3,24 +3,16 @@
 "Row 12" and the like are the rows of the table of model servers' habits in docs/chat-models.md.
 """
 
-import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Self, SupportsIndex
+from typing import Any
 
-from json_repair import repair_json
-
+from stackmem.lenient_json import BLOCK_LIMIT, FENCE, decode_at, find_json, some
 from stackmem.text import clean, clean_json, fold
 
-_REPAIR_LIMIT = 65_536  # characters
-_REPAIR_STEPS = 250_000  # looks at a character, about 0.2 s; a real answer of 16,000 characters takes 35,000
-_BLOCK_LIMIT = 16  # fences, JSON values or calls looked at in one text: more is garbage
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json\b|[\w-]{0,20}\n)?(.*?)(?:```|\Z)", re.DOTALL)
-_OBJECT = re.compile(r"""\{\s*+(?:["'“}]|\w{1,64}\s*+:)|\[\s*+[\[{]""")  # {name} and [1] in prose are not JSON
 _JSON_ALONE = re.compile(r"""\[?\s*+\{\s*+(?:["'“}]|\w{1,64}\s*+:)""")
-_FLAT_LIST = re.compile(r'\[\s*+["\d\]-]')
 _CALL_TAG = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
 _FUNCTION_TAG = re.compile(
     r"""<function(?:=|\s{1,4}name=)["']?([\w.-]{1,64})["']?\s{0,4}>(.*?)(?:</function>|(?=<function[=\s])|\Z)""",
@@ -65,103 +57,15 @@ def strip_thinking(text: str) -> str:
 
 
 def read_json(text: str) -> Any | None:
-    """Return the JSON value in the text, or None where there is nothing like JSON.
-
-    Read: plain, fenced, inside a JSON string, with text before and after, with the usual faults (json-repair). Where
-    there are several values the first object wins. Text in it is clean, NaN and infinities are None.
-    """
-    text = strip_thinking(text)
-    value = _load(text)
-    if isinstance(value, str):  # JSON inside a JSON string
-        inner = _load(value.strip())
-        value = value if inner is None else inner
-    if value is None:
-        readings: tuple[Callable[[str], Any], ...] = (_fenced, _embedded, _repaired, _flat_list)
-        value = next((found for read in readings if (found := read(text)) is not None), None)
-    return clean_json(value)
+    """Return the JSON value in the text, clean, or None where there is nothing like JSON; see ``find_json``."""
+    return _cleaned(find_json(strip_thinking(text)))
 
 
-def _load(text: str) -> Any | None:
+def _cleaned(value: Any) -> Any | None:
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        return clean_json(value)
+    except RecursionError:  # nested hundreds deep: no answer to anything
         return None
-
-
-def _no_constant(_name: str) -> None:
-    """Read NaN and Infinity, which are not JSON, as null."""
-
-
-class _TooMuchWork(Exception):
-    """A text is not worth more work."""
-
-
-class _Watched(str):
-    """A text that may be looked at so many times: json-repair takes minutes over some garbage of this length."""
-
-    steps: list[int]  # shared with the pieces, since json-repair goes on with texts made of them
-
-    @classmethod
-    def over(cls, text: str, steps: list[int]) -> Self:
-        watched = cls(text)
-        watched.steps = steps
-        return watched
-
-    def __getitem__(self, key: SupportsIndex | slice) -> str:
-        piece = super().__getitem__(key)
-        self.steps[0] += 1 + len(piece) // 64
-        if self.steps[0] > _REPAIR_STEPS:
-            raise _TooMuchWork
-        return _Watched.over(piece, self.steps) if isinstance(key, slice) else piece
-
-    def __add__(self, other: str) -> str:
-        return _Watched.over(super().__add__(other), self.steps)
-
-
-def _fenced(text: str) -> Any | None:
-    bodies = (fence[1].strip() for fence in _some(_FENCE.finditer(text)))
-    return next((value for body in bodies if isinstance(value := _load(body), dict | list)), None)
-
-
-def _embedded(text: str) -> Any | None:
-    """Return the first whole object (else list) between other text; None where the first opening is a broken one."""
-    found: list[Any] = []
-    position = 0
-    while len(found) < _BLOCK_LIMIT and (opening := _OBJECT.search(text, position)):
-        decoded = _decode_at(text, opening.start())
-        if decoded is None:
-            break  # what stands inside a broken value is not the value
-        found.append(decoded[0])
-        position = decoded[1]
-    return max(found, key=lambda value: (bool(value), isinstance(value, dict)), default=None)
-
-
-def _decode_at(text: str, start: int) -> tuple[Any, int] | None:
-    try:
-        return json.JSONDecoder(parse_constant=_no_constant).raw_decode(text, start)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _repaired(text: str) -> Any | None:
-    opening = _OBJECT.search(text)
-    if opening is None:
-        return None
-    broken = _Watched.over(text[opening.start() : opening.start() + _REPAIR_LIMIT], [0])
-    try:
-        value = _load(repair_json(broken, skip_json_loads=True, ensure_ascii=False))  # through text: plain types again
-    except (ValueError, RecursionError, _TooMuchWork):
-        return None
-    return value if isinstance(value, dict | list) else None
-
-
-def _flat_list(text: str) -> Any | None:
-    starts = (opening.start() for opening in _some(_FLAT_LIST.finditer(text)))
-    return next((decoded[0] for start in starts if (decoded := _decode_at(text, start))), None)
-
-
-def _some(matches: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
-    return (match for _, match in zip(range(_BLOCK_LIMIT), matches, strict=False))
 
 
 # --- tool calls ------------------------------------------------------------------------------------------------------
@@ -175,7 +79,7 @@ def read_arguments(raw: Any) -> Arguments:
         if raw.strip() in ("", "null"):
             return {}
         raw = read_json(raw)
-    return clean_json(raw) if isinstance(raw, dict) else None
+    return _cleaned(raw) if isinstance(raw, dict) else None
 
 
 def offered_name(name: Any, offered_names: Collection[str]) -> str | None:
@@ -202,14 +106,14 @@ def read_tool_calls(content: str, offered_names: Collection[str]) -> tuple[str, 
 
 
 def _split_marked_calls(content: str) -> tuple[str, list[str]]:
-    blocks = [tag[1] for tag in _some(_CALL_TAG.finditer(content))]
+    blocks = [tag[1] for tag in some(_CALL_TAG.finditer(content))]
     content = _CALL_TAG.sub("", content)
-    blocks += [tag[0] for tag in _some(_FUNCTION_TAG.finditer(content))]
+    blocks += [tag[0] for tag in some(_FUNCTION_TAG.finditer(content))]
     return _FUNCTION_TAG.sub("", content).strip(), blocks
 
 
 def _calls_in_block(block: str) -> Iterator[tuple[Any, Arguments]]:
-    if functions := list(_some(_FUNCTION_TAG.finditer(block))):
+    if functions := list(some(_FUNCTION_TAG.finditer(block))):
         for function in functions:
             yield function[1], _xml_arguments(function[2])
         return
@@ -220,7 +124,7 @@ def _calls_in_block(block: str) -> Iterator[tuple[Any, Arguments]]:
 
 
 def _xml_arguments(body: str) -> Arguments:
-    parameters = list(_some(_PARAMETER_TAG.finditer(body)))
+    parameters = list(some(_PARAMETER_TAG.finditer(body)))
     if not parameters:
         return read_arguments(body.strip())
     values = ((parameter[1], parameter[2].strip()) for parameter in parameters)
@@ -232,11 +136,11 @@ def _bare_values(text: str) -> Iterator[Any]:
     text = text.strip()
     values: list[Any] = []
     position = 0
-    while len(values) < _BLOCK_LIMIT and (opening := _NEXT_VALUE.match(text, position)):
-        decoded = _decode_at(text, opening.end())
+    while len(values) < BLOCK_LIMIT and (opening := _NEXT_VALUE.match(text, position)):
+        decoded = decode_at(text, opening.end())
         if decoded is None:
             break
-        values.append(clean_json(decoded[0]))
+        values.append(_cleaned(decoded[0]))
         position = decoded[1]
     yield from values if len(values) > 1 else [read_json(text)]
 
@@ -244,7 +148,7 @@ def _bare_values(text: str) -> Iterator[Any]:
 def _calls_in_value(value: Any) -> Iterator[tuple[Any, Arguments]]:
     """Yield (name, arguments) of each thing in a JSON value that is shaped like a tool call."""
     if isinstance(value, list):
-        for item in value[:_BLOCK_LIMIT]:
+        for item in value[:BLOCK_LIMIT]:
             yield from _calls_in_value(item) if isinstance(item, dict) else ()
     elif isinstance(value, dict):
         if isinstance(value.get("tool_calls"), list):
@@ -285,7 +189,7 @@ def _is_json_alone(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    fence = _FENCE.fullmatch(text)
+    fence = FENCE.fullmatch(text)
     return (fence[1] if fence else text).strip()
 
 

@@ -86,9 +86,10 @@ class Work:
     def _rebuild(self, job: Job, progress: Progress) -> int:
         if job.arguments.get("from") == "turns":
             rebuild_from_turns(self.remembering, progress)
-            for owner in Owner.select():
-                index_owner(self.index, owner.name)
-        return reindex(self.index, progress)
+        done = reindex(self.index, progress)
+        for owner in Owner.select():
+            self.index_memories(owner.name)
+        return done
 
     def start(self) -> None:
         """At start-up: open the index, make a look due at every session left with new turns, enqueue what waits."""

@@ -38,7 +38,9 @@ def check_store(home: Path, turns: int, kind: str = "edge") -> None:
     states = dict(rows(home, "SELECT state, count(*) FROM turn GROUP BY state"))
     assert sum(states.values()) == turns
     assert set(states) <= {"kept", "skipped"}, states
-    assert rows(home, "SELECT count(*) FROM turn WHERE uid IN (SELECT uid FROM turn GROUP BY uid HAVING count(*) > 1)") == [(0,)]
+    assert rows(
+        home, "SELECT count(*) FROM turn WHERE uid IN (SELECT uid FROM turn GROUP BY uid HAVING count(*) > 1)"
+    ) == [(0,)]
     memories = dict(rows(home, "SELECT id, status FROM memory"))
     assert points(home, kind) == memories
     same_sources = rows(

@@ -57,7 +57,11 @@ def json_of(home: Path, *arguments: str, **settings: str) -> Any:
 
 
 def request(
-    method: str, url: str, body: Any = None, headers: dict[str, str] | None = None, content_type: str = "application/json"
+    method: str,
+    url: str,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    content_type: str = "application/json",
 ) -> Reply:
     """Return (status, JSON or text) of one HTTP request; bytes and str bodies go out as they are."""
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()

@@ -1,25 +1,39 @@
 """The tasks: an id in, one call into stackmem. Each does nothing where its row is already past it."""
 
-from celery import Task, shared_task
-from peewee import DatabaseError
+import logging
 
-from stackmem.exceptions import TransientError
+from celery import Task, shared_task
+from peewee import DatabaseError, InterfaceError
+
+from stackmem.exceptions import StackmemError, TransientError
 from workers.app import runtime
+
+log = logging.getLogger(__name__)
 
 
 class DatabaseTask(Task):
-    """A task with a database connection; what may work later is tried again, then left to the sweep."""
+    """A task with a database connection of its own.
+
+    What may work later is tried again, 1, 2 and 4 seconds later; then, and with what will not work, the row stays as
+    it is: the log says why in one line, and the sweep finds it again.
+    """
 
     abstract = True
-    autoretry_for = (TransientError, DatabaseError)
     max_retries = 3
-    retry_backoff = 1  # seconds, doubled each time
-    retry_backoff_max = 30  # seconds
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        """Run the task inside a connection of its own."""
-        with runtime().database.connection_context():
-            return super().__call__(*args, **kwargs)
+        """Run the task."""
+        try:
+            with runtime().database.connection_context():
+                return super().__call__(*args, **kwargs)
+        except (TransientError, DatabaseError, InterfaceError) as exc:
+            tries = self.request.retries
+            log.warning("%s%s did not work (try %d): %s", self.name, list(args), tries + 1, exc)
+            if tries < self.max_retries:
+                raise self.retry(countdown=2**tries, exc=exc) from None
+        except StackmemError as exc:
+            log.warning("%s%s did not work: %s", self.name, list(args), exc)
+        return None
 
 
 @shared_task(base=DatabaseTask, name="workers.remember")

@@ -24,8 +24,9 @@ class FolderLock:
 
         Creates the folder. Raises Busy when the other owner stays, TransientError where the folder cannot be written.
         """
-        if self._file is not None:
+        if self._file is not None and not self.is_gone():
             return
+        self.release()
         file = self._open()
         try:
             self._wait_for(file)
@@ -34,6 +35,15 @@ class FolderLock:
             raise
         self._file = file
         _HELD.add(self)
+
+    def is_gone(self) -> bool:
+        """Tell whether the folder was deleted under the lock that is held: then somebody else could take a new one."""
+        if self._file is None:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self._file), os.stat(self._folder / "LOCK"))
+        except OSError:
+            return True
 
     def release(self) -> None:
         """Give the lock up; nothing happens where it is not held."""

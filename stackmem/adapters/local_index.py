@@ -8,7 +8,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -146,6 +146,8 @@ class LocalStore:
     def begin(self, fingerprint: Fingerprint) -> LocalIndex:
         """Return a new, empty generation; an orphan is removed. Raises Busy, or TransientError on a full disk."""
         with self.calling:
+            if self._lock.is_gone():
+                self._forget_deleted()
             self._lock.acquire()
             with translated():
                 self._abandon()
@@ -205,6 +207,14 @@ class LocalStore:
                 wipe(self._folder)
                 self.client = connect(self._folder)
         return self.client
+
+    def _forget_deleted(self) -> None:
+        """Let go of a client whose folder was deleted under it."""
+        self._begun = None
+        client, self.client = self.client, None
+        if client is not None:
+            with suppress(StackmemError), translated():
+                client.close()
 
     def _give_out(self, index: LocalIndex) -> None:
         self._index = index

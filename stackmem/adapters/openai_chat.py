@@ -1,4 +1,4 @@
-"""A chat model behind an OpenAI-compatible address: ModelScope, DashScope, vLLM, SGLang, llama.cpp, Ollama, …
+"""A chat model at an OpenAI-compatible address: ModelScope, DashScope, vLLM, SGLang, llama.cpp, Ollama, LM Studio.
 
 "Row 12" and the like, here and in the modules beside this one, are rows of the table of model servers' habits.
 """

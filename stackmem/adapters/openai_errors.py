@@ -16,9 +16,7 @@ _MESSAGE_KEYS = ("message", "msg", "error", "errors", "detail", "error_message")
 _CODE_KEYS = ("code", "type", "param", "loc", "error_code")
 _CONTENT = re.compile(r"data_?inspection|inappropriate content|content_filter|content management policy", re.I)
 _BALANCE = re.compile(r"balance|arrear|billing|insufficient_quota|good standing|recharge|top.?up|余额|欠费|充值", re.I)
-_MODEL = re.compile(
-    r"no provider supported|model.{0,200}(not (found|exist|supported)|does not exist)|model_not_found", re.I
-)
+_MODEL = re.compile(r"no provider supported|model.{0,200}not (found|exist|support)|model_not_found", re.I)
 _KEY = re.compile(r"api.?key|invalid.{0,10}token|unauthori[sz]ed", re.I)
 THINKING = re.compile(
     r"thinking|chat_template_kwargs|extra (inputs|fields)|extra_forbidden|additional propert"
@@ -37,7 +35,7 @@ class Refused(Exception):
     def __init__(self, status: int, body: Any, headers: Mapping[str, str] | None = None):
         value = _json(body)
         self.status = status
-        self.words = " ".join(next(_strings(value, _MESSAGE_KEYS), "").split())[:_WORDS_LIMIT]
+        self.words = " ".join(next(_strings(value, _MESSAGE_KEYS), "").split())
         self.codes = " ".join(_strings(value, _MESSAGE_KEYS + _CODE_KEYS))  # what the patterns look at
         self.retry_after_s = retry_after(headers or {})
         super().__init__(f"HTTP {status}")
@@ -136,4 +134,5 @@ class Complaints:
     def _text(self, what: str, refused: Refused, setting: str = "") -> str:
         setting = f" {self.prefix}_{setting}" if setting else ""
         words = refused.words.replace(self.api_key, "***") if self.api_key else refused.words
-        return f"{self._server} {what}{setting} (HTTP {refused.status}{': ' + words if words else ''})."
+        words = f": {words[:_WORDS_LIMIT]}" if words else ""
+        return f"{self._server} {what}{setting} (HTTP {refused.status}{words})."

@@ -1,12 +1,13 @@
 """How generations of the index are opened, begun, swapped and closed, under running searches too."""
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from stackmem.exceptions import PermanentError, TransientError
+from stackmem.exceptions import Busy, PermanentError, TransientError
 from stackmem.ports import Fingerprint, IndexStore, VectorIndex
 from tests.contract.conftest import (
     DIM,
@@ -135,3 +136,22 @@ def test_two_threads_write_while_two_read(index: VectorIndex) -> None:
         for task in tasks:
             task.result()
     assert found(index, limit=100) == {number for number in range(80) if number % 4}
+
+
+def test_a_folder_deleted_under_its_owner_is_begun_anew(embedded: Backend) -> None:
+    store = embedded.again()
+    index = fresh(store)
+    index.upsert([point(1, X, [X])])
+    shutil.rmtree(embedded.folder)
+    store.begin(FINGERPRINT).upsert([point(2, X, [X])])
+    again = store.swap()
+    assert found(again) == {2}
+    assert found(index) == {2}
+    with pytest.raises(Busy):
+        embedded.again(lock_wait_s=0).open(FINGERPRINT)
+    store.close()
+    reopened = embedded.again()
+    index = reopened.open(FINGERPRINT)
+    assert index is not None
+    assert found(index) == {2}
+    reopened.close()

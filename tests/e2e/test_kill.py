@@ -42,7 +42,9 @@ def test_an_import_killed_at_random_moments_loses_and_doubles_nothing(home: Path
     moments = random.Random(20260701)
     killed = 0
     for _ in range(KILLS):
-        process = subprocess.Popen(arguments, env=environment(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            arguments, env=environment(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             process.wait(moments.uniform(0.3, longest_s))
         except subprocess.TimeoutExpired:
@@ -83,11 +85,26 @@ def test_a_turn_cut_off_before_its_answer_is_remembered_all_the_same(home: Path)
     from tests.scripted import ScriptedServer, hang
 
     with ScriptedServer(lambda request: hang()) as model:
-        settings = {"chat_base_url": model.base_url, "chat_model": "m", "memory_model": "offline", "turn_timeout_s": "1"}
+        settings = {
+            "chat_base_url": model.base_url,
+            "chat_model": "m",
+            "memory_model": "offline",
+            "turn_timeout_s": "1",
+        }
         server = RunningServer(home, **settings)
         server.start()
         body = '{"text": "来週の土曜に歯医者へ行くことにした", "session_id": "s"}'
-        request = ["curl", "-s", "-m", "30", "-H", "Content-Type: application/json", "-d", body, f"{server.url}/v1/turns"]
+        request = [
+            "curl",
+            "-s",
+            "-m",
+            "30",
+            "-H",
+            "Content-Type: application/json",
+            "-d",
+            body,
+            f"{server.url}/v1/turns",
+        ]
         asking = subprocess.Popen(request, stdout=subprocess.DEVNULL)
         until(lambda: rows(home, "SELECT count(*) FROM turn WHERE state = 'open'") == [(1,)], "the turn is open")
         server.kill()

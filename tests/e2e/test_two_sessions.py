@@ -8,7 +8,11 @@ import pytest
 from tests.checking import check_store, rows
 from tests.running import RunningServer, json_of
 
-TOLD = ("うちの猫の名前はミケっていうの", "きのう富士通のノートPCを12万円で買ったんだ", "アレルギーがあるからエビは食べられない")
+TOLD = (
+    "うちの猫の名前はミケっていうの",
+    "きのう富士通のノートPCを12万円で買ったんだ",
+    "アレルギーがあるからエビは食べられない",
+)
 SMALL_TALK = ("こんにちは", "右を向いて", "今日はいい天気だね", "ありがとう")
 
 
@@ -78,7 +82,9 @@ def test_the_same_name_after_closing_opens_the_next_sequence(server: RunningServ
 def test_a_retry_with_the_same_key_doubles_nothing(server: RunningServer) -> None:
     first = server.say("カレーが好き", "s", client_turn_id="7")
     again = server.say("カレーが好き", "s", client_turn_id="7")
-    status, by_header = server.post("/v1/turns", {"text": "カレーが好き", "session_id": "s"}, **{"Idempotency-Key": "7"})
+    status, by_header = server.post(
+        "/v1/turns", {"text": "カレーが好き", "session_id": "s"}, **{"Idempotency-Key": "7"}
+    )
     assert status == 200
     assert first == again == by_header
     assert rows(server.home, "SELECT count(*) FROM turn") == [(1,)]
