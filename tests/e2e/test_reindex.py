@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -23,8 +24,15 @@ def filled(home: Path, real_logs: Path) -> Path:
     return home
 
 
-def searches(home: Path) -> list[Any]:
-    return [json_of(home, "memories", "search", question, "--limit", "10") for question in QUESTIONS]
+def searches(server: RunningServer) -> list[Any]:
+    return [server.get(f"/v1/memories?limit=10&q={quote(question)}")[1] for question in QUESTIONS]
+
+
+def searches_of(home: Path) -> list[Any]:
+    with RunningServer(home) as server:
+        found = searches(server)
+    assert all(each["count"] > 0 for each in found), found
+    return found
 
 
 def execute(home: Path, sql: str) -> None:
@@ -35,43 +43,50 @@ def execute(home: Path, sql: str) -> None:
 
 
 def test_a_deleted_index_is_rebuilt_the_same(filled: Path) -> None:
-    before = searches(filled)
-    assert all(found["count"] > 0 for found in before)
+    before = searches_of(filled)
     shutil.rmtree(filled / "index")
     assert command(filled, "reindex").returncode == 0
-    assert searches(filled) == before
+    assert searches_of(filled) == before
 
 
 def test_deleted_vectors_are_made_again_the_same(filled: Path) -> None:
-    before = searches(filled)
+    before = searches_of(filled)
     shutil.rmtree(filled / "index")
     execute(filled, "DELETE FROM memory_vector")
     assert command(filled, "reindex").returncode == 0
-    assert searches(filled) == before
+    assert searches_of(filled) == before
 
 
 def test_memories_made_again_from_the_turns_are_the_same(filled: Path) -> None:
-    before, turns = searches(filled), rows(filled, "SELECT count(*) FROM turn")[0][0]
+    before, turns = searches_of(filled), rows(filled, "SELECT count(*) FROM turn")[0][0]
     states = rows(filled, "SELECT id, state FROM turn ORDER BY id")
+    memories = rows(filled, "SELECT id, summary, status, superseded_by FROM memory ORDER BY id")
     assert command(filled, "reindex", "--from", "turns").returncode == 0
-    assert searches(filled) == before
+    assert searches_of(filled) == before
     assert rows(filled, "SELECT id, state FROM turn ORDER BY id") == states
+    assert rows(filled, "SELECT id, summary, status, superseded_by FROM memory ORDER BY id") == memories
     check_store(filled, turns)
 
 
 @pytest.mark.parametrize("source", ["memories", "turns"])
 def test_a_running_server_rebuilds_while_it_goes_on_searching(filled: Path, source: str) -> None:
-    before = searches(filled)
     with RunningServer(filled) as server:
+        before = searches(server)
         shutil.rmtree(filled / "index")
         assert json_of(filled, "reindex", "--from", source)["points"] > 0
-        assert searches(filled) == before
+        assert searches(server) == before
         assert server.get("/readyz")[0] == 200
-    assert searches(filled) == before
+    assert searches_of(filled) == before
 
 
 def test_an_index_deleted_while_nothing_runs_is_back_at_the_next_start(filled: Path) -> None:
-    before = searches(filled)
+    before = searches_of(filled)
     shutil.rmtree(filled / "index")
-    with RunningServer(filled):
-        assert searches(filled) == before
+    assert searches_of(filled) == before
+
+
+def test_the_command_line_finds_what_the_server_finds(filled: Path) -> None:
+    alone = json_of(filled, "memories", "search", QUESTIONS[0])
+    with RunningServer(filled) as server:
+        assert json_of(filled, "memories", "search", QUESTIONS[0]) == alone
+        assert server.get(f"/v1/memories?q={quote(QUESTIONS[0])}")[1] == alone
