@@ -17,6 +17,7 @@ from stackmem.persona import Persona, load_persona
 from stackmem.ports import ChatModel, Clock, Hint, IndexStore, Queue
 from stackmem.recall import Recall
 from stackmem.remember import Remembering
+from stackmem.thinking import Thinker, ToolMode
 from stackmem.work import Work
 
 
@@ -64,10 +65,9 @@ def build(
     index = IndexHandle(index_store(settings, lock_wait_s) if owns_index else None, embedder)
     recall = Recall(index, embedder, settings.zone)
     chat, memory_chat = chat_model(settings), memory_model(settings)
-    conversation = Conversation(
-        chat, recall, persona, clock, queue, settings.zone,
-        settings.chat_timeout_s, settings.turn_timeout_s, settings.prompt_tokens,
-    )  # fmt: skip
+    mode: ToolMode = "native" if settings.chat_is_offline else settings.tool_mode
+    thinker = Thinker(chat, recall, persona, settings.zone, settings.chat_timeout_s, settings.prompt_tokens, mode)
+    conversation = Conversation(thinker, clock, queue, settings.turn_timeout_s)
     remembering = Remembering(memory_chat, persona, clock, queue, settings.zone, settings.memory_timeout_s)
     comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)
     work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s)

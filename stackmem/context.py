@@ -32,10 +32,16 @@ def recent_turns(turn: Turn) -> list[Turn]:
 
 
 def build_messages(
-    turn: Turn, history: Sequence[Turn], persona: Persona, now: datetime, zone: tzinfo, budget: int
+    turn: Turn,
+    history: Sequence[Turn],
+    persona: Persona,
+    now: datetime,
+    zone: tzinfo,
+    budget: int,
+    mode: str = "native",
 ) -> list[dict[str, Any]]:
     """Return the messages of a live turn: persona and tools always fit, the oldest turns leave first, whole pairs."""
-    system = turn_prompt(persona, show_time(now, zone) or "", str(zone))
+    system = turn_prompt(persona, show_time(now, zone) or "", str(zone), mode)
     fixed = estimate_tokens(system) + estimate_tokens(json.dumps(tools(persona.language), ensure_ascii=False))
     words = _cut(turn.user, int((budget - fixed) * USER_SHARE), persona.language)
     left = budget - fixed - estimate_tokens(words)

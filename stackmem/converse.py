@@ -1,31 +1,23 @@
 """LIVE: one turn. Context, model and tools, reply, stored; the robot is answered after the commit."""
 
 import hashlib
-import json
-import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from stackmem import sessions
 from stackmem.clock import AHEAD
-from stackmem.context import build_messages, recent_turns
 from stackmem.database import transaction
-from stackmem.exceptions import Conflict, InvalidInput, PermanentError, TransientError
+from stackmem.exceptions import Conflict, InvalidInput
 from stackmem.ids import turn_uid
 from stackmem.models import Session, ToolTrace, Turn
-from stackmem.persona import Persona, tools
-from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, Clock, Hint, Queue, ToolCall
-from stackmem.reading import RawReply, read_reply
-from stackmem.recall import Recall, ToolResult
+from stackmem.ports import Clock, Hint, Queue, ToolCall
+from stackmem.recall import ToolResult
+from stackmem.remember import LOOK_AFTER
 from stackmem.text import clean, clean_json, cut_at_sentence
+from stackmem.thinking import Deadline, Thinker, Thought
 
-log = logging.getLogger(__name__)
-
-ROUNDS = 3  # model calls of one turn at most; the last has no tools
-LOOK_AFTER = 6  # turns not yet looked at
 POLL = 0.1  # seconds between looks at a turn that another request is answering
 
 
@@ -41,42 +33,14 @@ class Said:
     key: str | None = None  # a retry with the same key gets the stored answer
 
 
-@dataclass
-class Thought:
-    """How a reply came about: what the model said, the tools it used, what it cost."""
-
-    reply: RawReply | None = None  # None: the model did not answer
-    calls: list[tuple[ToolCall, ToolResult, float]] = field(default_factory=list)
-    model_calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    model_ms: float = 0.0
-
-
-class Deadline:
-    """The one deadline of a turn, from the request's arrival."""
-
-    def __init__(self, seconds: float):
-        self._end = time.monotonic() + seconds
-
-    def left_s(self) -> float:
-        """Return the seconds left, at least 0."""
-        return max(0.0, self._end - time.monotonic())
-
-
 @dataclass(frozen=True)
 class Conversation:
     """The live turn over its parts."""
 
-    chat: ChatModel
-    recall: Recall
-    persona: Persona
+    thinker: Thinker
     clock: Clock
     queue: Queue
-    zone: tzinfo
-    chat_timeout_s: float
     turn_timeout_s: float
-    prompt_tokens: int
 
     def turn(self, said: Said) -> Turn:
         """Store the words, answer them, store the answer; return the stored turn.
@@ -90,7 +54,7 @@ class Conversation:
             turn = self._answered_elsewhere(turn, deadline)
             if turn.state != "open":
                 return turn
-        thought = self._think(turn, deadline)
+        thought = self.thinker.think(turn, deadline)
         return self._store(turn, thought, started)
 
     def _open(self, said: Said) -> tuple[Turn, bool]:
@@ -126,67 +90,14 @@ class Conversation:
             turn = Turn.get_by_id(turn.id)
         return turn
 
-    def _think(self, turn: Turn, deadline: Deadline) -> Thought:
-        history = recent_turns(turn)
-        messages = build_messages(turn, history, self.persona, turn.at, self.zone, self.prompt_tokens)
-        thought, known = Thought(), dict[tuple[str, str], ToolResult]()
-        try:
-            for left in range(ROUNDS - 1, -1, -1):
-                answer = self._ask(messages, thought, deadline, with_tools=left > 0)
-                if not answer.tool_calls or left == 0:
-                    thought.reply = read_reply(answer.content)
-                    break
-                messages.append(_assistant_message(answer))
-                for call in answer.tool_calls:
-                    result = self._run(turn, call, known, thought)
-                    messages.append(_tool_message(call, result))
-        except (TransientError, PermanentError) as exc:
-            log.warning("turn %s: the chat model did not answer: %s", turn.id, exc)
-        return thought
-
-    def _ask(
-        self, messages: list[dict[str, Any]], thought: Thought, deadline: Deadline, with_tools: bool
-    ) -> ChatAnswer:
-        left = deadline.left_s()
-        if left <= 0:
-            raise TransientError("The turn's time is over.")
-        started = time.perf_counter()
-        thought.model_calls += 1
-        try:
-            answer = self.chat.complete(
-                ChatRequest(
-                    messages=messages,
-                    purpose="turn",
-                    timeout_s=min(self.chat_timeout_s, left),
-                    tools=tools(self.persona.language) if with_tools else (),
-                )
-            )
-        finally:
-            thought.model_ms += (time.perf_counter() - started) * 1000
-        thought.prompt_tokens += answer.prompt_tokens
-        thought.completion_tokens += answer.completion_tokens
-        return answer
-
-    def _run(
-        self, turn: Turn, call: ToolCall, known: dict[tuple[str, str], ToolResult], thought: Thought
-    ) -> ToolResult:
-        """Run one tool call; an identical one is answered from the first result."""
-        same = (call.name, repr(call.arguments))
-        started = time.perf_counter()
-        if same not in known:
-            known[same] = self.recall.call(turn.owner, turn.session_id, call.name, call.arguments)
-            thought.calls.append((call, known[same], (time.perf_counter() - started) * 1000))
-        return known[same]
-
     def _store(self, turn: Turn, thought: Thought, started: float) -> Turn:
         """Store reply, state and trace in one transaction; then hint that there may be something to remember."""
-        raw = thought.reply
-        reply = cut_at_sentence(clean(raw.reply).strip(), self.persona.reply_characters * 3) if raw else ""
-        degraded = not reply
-        turn.reply = reply or self.persona.fallback_line(turn.id)
-        turn.emotion = _known(raw.emotion if raw else "", self.persona.emotions, "neutral")
-        turn.action = _known(raw.action if raw else "", self.persona.actions, "none")
-        turn.degraded, turn.model, turn.state = degraded, self.chat.name, "pending"
+        raw, persona = thought.reply, self.thinker.persona
+        reply = cut_at_sentence(clean(raw.reply).strip(), persona.reply_characters * 3) if raw else ""
+        turn.reply = reply or persona.fallback_line(turn.id)
+        turn.emotion = _known(raw.emotion if raw else "", persona.emotions, "neutral")
+        turn.action = _known(raw.action if raw else "", persona.actions, "none")
+        turn.degraded, turn.model, turn.state = not reply, self.thinker.chat.name, "pending"
         turn.searched = any(call.name == "search_memory" for call, _, _ in thought.calls)
         turn.memory_ids = _returned_ids(thought)
         turn.model_calls = thought.model_calls
@@ -250,22 +161,6 @@ def _known(given: str, ids: list[str], default: str) -> str:
 def _returned_ids(thought: Thought) -> list[str]:
     ids = [hit["memory_id"] for _, result, _ in thought.calls for hit in result.hits if hit["memory_id"]]
     return list(dict.fromkeys(ids))
-
-
-def _assistant_message(answer: ChatAnswer) -> dict[str, Any]:
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": json.dumps(call.arguments or {}, ensure_ascii=False)},
-        }
-        for call in answer.tool_calls
-    ]
-    return {"role": "assistant", "content": answer.content, "tool_calls": calls}
-
-
-def _tool_message(call: ToolCall, result: ToolResult) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": call.id, "content": json.dumps(result.content, ensure_ascii=False)}
 
 
 def _trace(turn: Turn, ordinal: int, call: ToolCall, result: ToolResult, spent_ms: float) -> None:

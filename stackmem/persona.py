@@ -83,8 +83,9 @@ def render(file: str, /, **values: object) -> str:
     return Template(prompt_file(file)).substitute({key: str(value) for key, value in values.items()}).strip()
 
 
-def turn_prompt(persona: Persona, now: str, zone: str) -> str:
-    """Return the one system message of a live turn."""
+def turn_prompt(persona: Persona, now: str, zone: str, mode: str = "native") -> str:
+    """Return the one system message of a live turn; ``mode`` is how the model says that it wants to search."""
+    ids = {"emotions": " / ".join(persona.emotions), "actions": " / ".join(persona.actions)}
     return render(
         f"turn.{persona.language}.md",
         name=persona.name,
@@ -93,6 +94,5 @@ def turn_prompt(persona: Persona, now: str, zone: str) -> str:
         reply_characters=persona.reply_characters,
         now=now,
         zone=zone,
-        emotions=" / ".join(persona.emotions),
-        actions=" / ".join(persona.actions),
+        form=render(f"form_{mode}.{persona.language}.md", **ids),
     )

@@ -1,0 +1,167 @@
+"""How a reply comes about: context → model ↔ tools → reply. One model call for small talk, three at most."""
+
+import json
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import Any, Literal
+
+from stackmem.context import build_messages, recent_turns
+from stackmem.exceptions import PermanentError, TransientError
+from stackmem.models import Turn
+from stackmem.persona import Persona, render, tools
+from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, ToolCall
+from stackmem.reading import RawReply, read_json, read_reply
+from stackmem.recall import Recall, ToolResult
+from stackmem.text import clean_json
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 3  # model calls of one turn at most; the last has no tools
+CALLS = 4  # tool calls of one answer that are run
+TOO_MANY = {"error": "Too many calls at once: this one was not run.", "candidates": [], "count": 0}
+
+ToolMode = Literal["native", "json"]
+
+
+class Deadline:
+    """The one deadline of a turn, from the request's arrival."""
+
+    def __init__(self, seconds: float):
+        self._end = time.monotonic() + seconds
+
+    def left_s(self) -> float:
+        """Return the seconds left, at least 0."""
+        return max(0.0, self._end - time.monotonic())
+
+
+@dataclass
+class Thought:
+    """What the model said, the tools it used, what it cost."""
+
+    reply: RawReply | None = None  # None: the model did not answer
+    calls: list[tuple[ToolCall, ToolResult, float]] = field(default_factory=list)  # with milliseconds
+    model_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class Thinker:
+    """The model with its two tools."""
+
+    chat: ChatModel
+    recall: Recall
+    persona: Persona
+    zone: tzinfo
+    chat_timeout_s: float
+    prompt_tokens: int
+    tool_mode: ToolMode = "native"
+
+    def think(self, turn: Turn, deadline: Deadline) -> Thought:
+        """Return how the turn is answered; a model that is down is no error, its ``reply`` is None."""
+        history, thought = recent_turns(turn), Thought()
+        messages = build_messages(turn, history, self.persona, turn.at, self.zone, self.prompt_tokens, self.tool_mode)
+        try:
+            if self.tool_mode == "json":
+                self._by_json(turn, messages, thought, deadline)
+            else:
+                self._by_tools(turn, messages, thought, deadline)
+        except (TransientError, PermanentError) as exc:
+            log.warning("turn %s: the chat model did not answer: %s", turn.id, exc)
+        return thought
+
+    def _by_tools(self, turn: Turn, messages: list[dict[str, Any]], thought: Thought, deadline: Deadline) -> None:
+        for left in range(ROUNDS - 1, -1, -1):
+            offered = tools(self.persona.language) if left > 0 else []
+            answer = self._ask(messages, thought, deadline, offered=offered)
+            if not answer.tool_calls or left == 0:
+                thought.reply = read_reply(answer.content)
+                return
+            messages.append(_assistant_message(answer))
+            for number, call in enumerate(answer.tool_calls):
+                content = self._run(turn, call, thought).content if number < CALLS else TOO_MANY
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": _json(content)})
+
+    def _by_json(self, turn: Turn, messages: list[dict[str, Any]], thought: Thought, deadline: Deadline) -> None:
+        """The same for models that call no tools: the first answer says whether to search, in one constrained JSON."""
+        answer = self._ask(messages, thought, deadline, schema=_SEARCH_OR_REPLY)
+        value = read_json(answer.content)
+        wanted = value.get("search") if isinstance(value, dict) else None
+        if isinstance(wanted, str):
+            wanted = {"query": wanted}
+        if not isinstance(wanted, dict) or not str(wanted.get("query") or "").strip():
+            thought.reply = read_reply(answer.content)
+            return
+        result = self._run(turn, ToolCall("json", "search_memory", clean_json(wanted)), thought)
+        found = render(f"found.{self.persona.language}.md", result=_json(result.content), text=turn.user[:500])
+        messages += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": found}]
+        thought.reply = read_reply(self._ask(messages, thought, deadline, schema=_REPLY).content)
+
+    def _ask(
+        self,
+        messages: list[dict[str, Any]],
+        thought: Thought,
+        deadline: Deadline,
+        *,
+        offered: list[dict[str, Any]] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ChatAnswer:
+        left = deadline.left_s()
+        if left <= 0:
+            raise TransientError("The turn's time is over.")
+        started = time.perf_counter()
+        thought.model_calls += 1
+        request = ChatRequest(messages, "turn", min(self.chat_timeout_s, left), tools=offered or (), json_schema=schema)
+        try:
+            answer = self.chat.complete(request)
+        finally:
+            thought.model_ms += (time.perf_counter() - started) * 1000
+        thought.prompt_tokens += answer.prompt_tokens
+        thought.completion_tokens += answer.completion_tokens
+        return answer
+
+    def _run(self, turn: Turn, call: ToolCall, thought: Thought) -> ToolResult:
+        """Run one tool call; an identical one is answered from the first result."""
+        for earlier, result, _ in thought.calls:
+            if (earlier.name, earlier.arguments) == (call.name, call.arguments):
+                return result
+        started = time.perf_counter()
+        result = self.recall.call(turn.owner, turn.session_id, call.name, call.arguments)
+        thought.calls.append((call, result, (time.perf_counter() - started) * 1000))
+        return result
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _assistant_message(answer: ChatAnswer) -> dict[str, Any]:
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _json(call.arguments or {})}}
+        for call in answer.tool_calls
+    ]
+    return {"role": "assistant", "content": answer.content, "tool_calls": calls}
+
+
+_WORDS: dict[str, Any] = {
+    "reply": {"type": "string"},
+    "emotion": {"type": "string"},
+    "action": {"type": "string"},
+}
+_REPLY: dict[str, Any] = {"type": "object", "properties": _WORDS, "required": ["reply", "emotion", "action"]}
+_SEARCH_OR_REPLY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "search": {
+            "anyOf": [
+                {"type": "null"},
+                {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+            ]
+        },
+        **_WORDS,
+    },
+    "required": ["search", "reply", "emotion", "action"],
+}
