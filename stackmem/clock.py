@@ -1,11 +1,9 @@
 """Time: the real clock, and the reading and showing of times."""
 
-import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from stackmem.exceptions import InvalidInput
 
-_DATE_ONLY = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 AHEAD = timedelta(minutes=5)  # how far a client's clock may run ahead of ours
 
 
@@ -24,8 +22,8 @@ def read_time(value: object, zone: tzinfo, *, end_of_day: bool = False) -> datet
     """
     text = str(value).strip()
     try:
-        if _DATE_ONLY.match(text):
-            day = date.fromisoformat(text)
+        day = _day(text)
+        if day is not None:
             moment = datetime.combine(day, time.max if end_of_day else time.min)
         else:
             moment = datetime.fromisoformat(text)
@@ -33,6 +31,14 @@ def read_time(value: object, zone: tzinfo, *, end_of_day: bool = False) -> datet
         return aware.astimezone(UTC)
     except (ValueError, OverflowError) as exc:
         raise InvalidInput(f"{text[:40]!r} is not a time in ISO 8601, such as 2026-07-23T01:00:00+09:00.") from exc
+
+
+def _day(text: str) -> date | None:
+    """Return the day of a text that holds no time: ISO 8601 has three ways to write one."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def show_time(moment: datetime | None, zone: tzinfo) -> str | None:

@@ -7,6 +7,8 @@ import pytest
 
 from tests.running import RunningServer
 
+pytest_plugins = ["tests.requiring"]
+
 DATA = Path(__file__).parents[2] / "shared" / "data" / "real-persona-chat"
 
 

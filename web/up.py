@@ -107,7 +107,13 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
     finally:
         server_file.unlink(missing_ok=True)
         server.close()
-        embedded.stop()
+        ended = embedded.stop()
+    if not ended:
+        # A thread that waits for a model would keep the process for minutes. Every result is one transaction, so
+        # nothing is lost by going now.
+        runtime.close()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _announce(settings: Settings, port: int, key: str) -> Path:

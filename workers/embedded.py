@@ -72,12 +72,22 @@ class Embedded:
         if self._beat:
             self._beat.start()
 
-    def stop(self) -> None:
-        """Stop: what is being done is finished, what is waiting is found again by its state at the next start."""
+    def stop(self, patience_s: float = 5) -> bool:
+        """Stop; return whether all work ended in time.
+
+        What is being done is finished unless it waits for a model; that, like what was waiting, is found again by
+        its state at the next start.
+        """
+        stopping = threading.Thread(target=self._stop, name="stopping", daemon=True)
+        stopping.start()
+        stopping.join(patience_s)
+        return not stopping.is_alive()
+
+    def _stop(self) -> None:
         if self._beat:
             self._beat.stop()
         for worker in self._workers:
             if worker.blueprint.state == bootsteps.RUN:
                 worker.stop()
         for thread in self._threads:
-            thread.join(timeout=5)
+            thread.join()

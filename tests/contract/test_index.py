@@ -8,7 +8,7 @@ import pytest
 from stackmem.adapters import qdrant_points
 from stackmem.exceptions import PermanentError
 from stackmem.ports import Fingerprint, IndexFilter, IndexHit, IndexPoint, IndexStore, VectorIndex
-from tests.contract.conftest import DIM, HOME, Backend, X, Y, Z, found, fresh, memory_id, point
+from tests.contract.conftest import DIM, HOME, X, Y, Z, found, fresh, memory_id, point
 
 TOKYO = timezone(timedelta(hours=9))
 
@@ -244,10 +244,17 @@ def _brute(query: np.ndarray, crowd: list[IndexPoint]) -> dict[str, tuple[float,
     }
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_search_among_many_agrees_with_brute_force(store: IndexStore, backend: Backend, count: int) -> None:
-    if count > 2_000 and backend.kind != "edge":
-        pytest.skip("minutes of SQLite commits")
+def test_search_among_2000_agrees_with_brute_force(store: IndexStore) -> None:
+    check_against_brute_force(store, 2_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["edge"], indirect=True)  # local mode would commit to SQLite for minutes
+def test_search_among_10000_agrees_with_brute_force(store: IndexStore) -> None:
+    check_against_brute_force(store, 10_000)
+
+
+def check_against_brute_force(store: IndexStore, count: int) -> None:
     fingerprint = Fingerprint("crowd", 64)
     index, crowd = fresh(store, fingerprint), _crowd(count, 64)
     for first in range(0, count, 500):

@@ -1,0 +1,73 @@
+# stackmem. `make` alone lists what there is. Works with GNU make 3.81 (macOS) and later.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALLED := $(VENV)/.installed
+CHECKS_INSTALLED := $(VENV)/.installed-checks
+# For `run`: options of `stackmem up`. For `test`: options of pytest (then coverage is left out).
+ARGS ?=
+# For `bench`: the one to run.
+NAME ?=
+
+COVERAGE := --cov --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
+
+.PHONY: help run test lint bench
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+run: $(INSTALLED) ## install what is missing, start the server (ARGS="--port 8766" for options)
+	@exec $(BIN)/stackmem up $(ARGS)
+
+test: $(CHECKS_INSTALLED) ## run all tests with coverage (ARGS="-k recall" for some of them, without)
+	@$(BIN)/python -m pytest $(if $(strip $(ARGS)),$(ARGS),$(COVERAGE))
+
+lint: $(CHECKS_INSTALLED) ## check format, style, types and who may import whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(CHECKS_INSTALLED) ## list the benchmarks and run those that need nothing (NAME=… for one)
+ifneq ($(strip $(NAME)),)
+	@$(BIN)/python -m benchmarks.$(NAME) $(ARGS)
+else
+	@for file in benchmarks/[a-z]*.py; do \
+		name=$$(basename "$$file" .py); \
+		printf '%-16s %s\n' "$$name" "$$(sed -n '1s/"""//gp' "$$file")"; \
+	done
+	@for file in $$(grep -l '^Needs nothing' benchmarks/[a-z]*.py); do \
+		name=$$(basename "$$file" .py); \
+		printf '\n== %s\n' "$$name"; \
+		$(BIN)/python -m "benchmarks.$$name" || exit 1; \
+	done
+	@echo; echo 'One of them: make bench NAME=offline_rules'
+endif
+
+# A venv without a working interpreter (half made, or its Python is gone) is made anew.
+$(BIN)/python:
+	@command -v "$(PYTHON)" > /dev/null || { \
+		echo "stackmem needs Python 3.11 or newer, and there is no $(PYTHON). Install one, or name it: make run PYTHON=/path/to/python3" >&2; \
+		exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "stackmem needs Python 3.11 or newer; $(PYTHON) is $$("$(PYTHON)" --version 2>&1). Name a newer one: make run PYTHON=python3.12" >&2; \
+		exit 1; }
+	@echo "Making a Python environment in $(VENV) …"
+	@"$(PYTHON)" -m venv --clear $(VENV) || { \
+		rm -rf $(VENV); \
+		echo "The environment could not be made. On Debian, Ubuntu and WSL2: sudo apt install python3-venv" >&2; \
+		exit 1; }
+
+$(INSTALLED): setup.cfg pyproject.toml | $(BIN)/python
+	@echo "Installing stackmem (about 280 MB; once, and again when setup.cfg has changed) …"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(CHECKS_INSTALLED): setup.cfg pyproject.toml | $(BIN)/python
+	@echo "Installing stackmem and its checks …"
+	@$(PIP) install --editable '.[test,postgres,redis]'
+	@touch $@ $(INSTALLED)

@@ -1,0 +1,132 @@
+"""Settings: read from the environment and ``.env``; a wrong one is named in one line."""
+
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from stackmem.config import Settings, load_settings, unknown_settings
+from stackmem.exceptions import SettingsError
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("STACKMEM_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_defaults_need_no_service_and_no_key() -> None:
+    settings = load_settings()
+    assert settings.home == Path("~/.stackmem").expanduser()
+    assert settings.database == f"sqlite:///{settings.home}/stackmem.db"
+    assert settings.index_folder == settings.home / "index"
+    assert (settings.host, settings.port, settings.broker_url) == ("127.0.0.1", 8765, "memory://")
+    assert settings.zone == ZoneInfo("Asia/Tokyo")
+    assert settings.chat_is_offline
+    assert settings.memory_is_offline
+
+
+def test_the_environment_wins_over_the_env_file_and_an_option_over_both(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("STACKMEM_PORT=1\nSTACKMEM_HOST=::1\nSTACKMEM_PERSONA=ぼく.toml\nOTHER=1\n", "utf-8")
+    monkeypatch.setenv("STACKMEM_PORT", "2")
+    assert (load_settings().host, load_settings().port, load_settings().persona) == ("::1", 2, "ぼく.toml")
+    assert load_settings(port=3, host=None).port == 3
+
+
+def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKMEM_CHAT_TIMEOUT_S", "")
+    monkeypatch.setenv("STACKMEM_CHAT_EXTRA_BODY", "")
+    assert load_settings().chat_timeout_s == 10.0
+    assert load_settings().chat_extra_body is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("TIMEZONE", "Asia/Tokio", "'Asia/Tokio' is not a known time zone, such as Asia/Tokyo."),
+        ("TIMEZONE", "/etc/passwd", "'/etc/passwd' is not a known time zone, such as Asia/Tokyo."),
+        ("INDEX_URL", "qdrant", "must be edge: or local:, with a folder after it where it is not the home folder's."),
+        ("CHAT_BASE_URL", "api.example.com/v1", "must begin with http:// or https://."),
+        ("MEMORY_BASE_URL", "ftp://x", "must begin with http:// or https://."),
+        ("CHAT_EXTRA_BODY", "{", "must be a JSON object."),
+        ("MEMORY_EXTRA_BODY", "[1]", "must be a JSON object."),
+        ("PORT", "99999", "input should be less than or equal to 65535."),
+        ("CHAT_TIMEOUT_S", "0", "input should be greater than 0."),
+        ("EMBEDDER", "none", "input should be 'use'."),
+    ],
+)
+def test_a_wrong_setting_is_named_in_one_line(
+    name: str, value: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"STACKMEM_{name}", value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert str(caught.value) == f"STACKMEM_{name} is wrong: {line}"
+
+
+def test_an_env_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"STACKMEM_PERSONA=\xff\xfe")
+    with pytest.raises(SettingsError, match=r"The \.env file could not be read"):
+        load_settings()
+
+
+def test_a_key_never_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKMEM_CHAT_API_KEY", "sk-secret")
+    settings = load_settings()
+    assert settings.chat_api_key.get_secret_value() == "sk-secret"
+    assert "sk-secret" not in repr(settings)
+    assert "sk-secret" not in settings.model_dump_json()
+
+
+def test_extra_body_is_a_json_object() -> None:
+    given = '{"chat_template_kwargs": {"enable_thinking": false}}'
+    assert load_settings(chat_extra_body=given).chat_extra_body == {"chat_template_kwargs": {"enable_thinking": False}}
+    assert load_settings(chat_extra_body={}).chat_extra_body == {}
+    assert load_settings(chat_extra_body=" ").chat_extra_body is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "chat", "memory"),
+    [
+        ({}, True, True),
+        ({"chat_base_url": "http://x/v1/"}, True, True),
+        ({"chat_base_url": "http://x/v1", "chat_model": "qwen"}, False, False),
+        ({"chat_base_url": "offline", "chat_model": "qwen"}, True, True),
+        ({"chat_base_url": "http://x/v1", "chat_model": "qwen", "memory_model": "offline"}, False, True),
+        ({"chat_base_url": "http://x/v1", "chat_model": "qwen", "memory_base_url": "offline"}, False, True),
+        ({"memory_base_url": "http://x/v1", "memory_model": "qwen"}, True, False),
+    ],
+)
+def test_a_model_is_offline_unless_one_is_set(settings: dict[str, str], chat: bool, memory: bool) -> None:
+    loaded = load_settings(**settings)
+    assert (loaded.chat_is_offline, loaded.memory_is_offline) == (chat, memory)
+    assert not loaded.chat_base_url.endswith("/")
+
+
+def test_the_index_folder_may_be_chosen(tmp_path: Path) -> None:
+    assert load_settings(home=tmp_path, index_url="local:").index_folder == tmp_path / "index" / "local"
+    assert load_settings(index_url=f"edge:{tmp_path}/i").index_folder == tmp_path / "i"
+    assert load_settings(index_url="edge:~/i").index_folder == Path("~/i").expanduser()
+
+
+def test_a_relative_home_is_made_absolute(tmp_path: Path) -> None:
+    assert load_settings(home="robot").home == tmp_path / "robot"
+
+
+def test_a_misspelt_setting_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STACKMEM_CHAT_MODLE", "STACKMEM_ÄÖÜÄÖÜÄÖÜÄÖÜ", "STACKMEM_TEST_X", "STACKMEM_PORT"):
+        monkeypatch.setenv(name, "1")
+    assert unknown_settings() == [
+        "STACKMEM_CHAT_MODLE is not a setting; did you mean STACKMEM_CHAT_MODEL?",
+        "STACKMEM_ÄÖÜÄÖÜÄÖÜÄÖÜ is not a setting.",
+    ]
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
