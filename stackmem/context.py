@@ -12,6 +12,7 @@ from stackmem.text import estimate_tokens
 
 RECENT = 60  # turns of a session that are looked at at most
 USER_SHARE = 0.5  # of the budget: more of the user's words than that are cut, with a note to the model
+USER_TOKENS = 200  # of the user's words are shown even where persona and tools fill the budget
 CUT_NOTE = {"ja": "（長いので、ここから先は省略されています）", "en": "(too long: the rest was left out here)"}
 
 
@@ -43,7 +44,7 @@ def build_messages(
     """Return the messages of a live turn: persona and tools always fit, the oldest turns leave first, whole pairs."""
     system = turn_prompt(persona, show_time(now, zone) or "", str(zone), mode)
     fixed = estimate_tokens(system) + estimate_tokens(json.dumps(tools(persona.language), ensure_ascii=False))
-    words = _cut(turn.user, int((budget - fixed) * USER_SHARE), persona.language)
+    words = _cut(turn.user, max(USER_TOKENS, int((budget - fixed) * USER_SHARE)), persona.language)
     left = budget - fixed - estimate_tokens(words)
     pairs: list[list[dict[str, Any]]] = []
     for earlier in reversed(history):

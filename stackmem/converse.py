@@ -64,12 +64,12 @@ class Conversation:
             raise InvalidInput("The text is empty: there is nothing to answer.")
         if said.at and said.at > now + AHEAD:
             raise InvalidInput("`at` lies in the future: a turn is at most 5 minutes ahead of the server's clock.")
-        key = _key(said)
+        key, name = _key(said), clean(said.session_id or "") or None
         with transaction():
             known = Turn.get_or_none(Turn.key == key) if key else None
             if known is not None:
                 return known, False
-            session = sessions.session_for_turn(said.owner, said.session_id, said.device, now)
+            session = sessions.session_for_turn(said.owner, name, said.device, now)
             ordinal = sessions.next_ordinal(session)
             Session.update(received_at=now).where(Session.id == session.id).execute()
             uid = turn_uid(said.owner, session.name, session.seq, ordinal, words)
@@ -168,7 +168,7 @@ def _trace(turn: Turn, ordinal: int, call: ToolCall, result: ToolResult, spent_m
         turn=turn,
         ordinal=ordinal,
         tool=clean(call.name),
-        arguments=clean_json(call.arguments),
+        arguments=clean_json(call.arguments or {}),  # None: they could not be read, as the note says
         hits=result.hits,
         relaxed=result.relaxed,
         note=result.note,

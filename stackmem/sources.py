@@ -12,7 +12,8 @@ from stackmem.ports import IndexFilter
 from stackmem.text import estimate_tokens
 
 TOKENS = 1200  # of source words in one tool result, all candidates together
-TURN_CHARACTERS = 600  # of one turn's words in a tool result
+TURN_CHARACTERS = 600  # of one side's words of a turn in a tool result
+TURN_TOKENS = 36  # of a turn besides its words: id, time, names, marks of what was left out
 WAITING = 200  # newest turns not yet memories that are looked at by words
 WAITING_COVERAGE = 0.3  # share of the query's bigrams a waiting turn must hold
 WAITING_SHOWN = 3
@@ -59,26 +60,41 @@ def words_of(memory_ids: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _shown_turn(turn: Turn, zone: tzinfo) -> dict[str, Any]:
+def _shown_turn(turn: Turn, zone: tzinfo, limit: int = TURN_CHARACTERS, query: str = "") -> dict[str, Any]:
     return {
         "turn_id": turn.id,
         "at": shown_time(turn.at, zone),
-        "user": turn.user[:TURN_CHARACTERS],
-        "robot": turn.reply[:TURN_CHARACTERS],
+        "user": _excerpt(turn.user, limit, query),
+        "robot": _excerpt(turn.reply, limit, query),
     }
 
 
-def _cost(turn: Turn) -> int:
-    return estimate_tokens(turn.user[:TURN_CHARACTERS]) + estimate_tokens(turn.reply[:TURN_CHARACTERS]) + 30
+def _excerpt(words: str, limit: int, query: str) -> str:
+    """Return at most ``limit`` characters, and a mark where some were left out: those nearest to the query."""
+    if len(words) <= limit:
+        return words
+    starts = range(0, len(words) - limit // 2, limit // 2)
+    start = max(starts, key=lambda start: coverage(query, words[start : start + limit]))
+    return ("…" if start else "") + words[start : start + limit] + ("…" if start + limit < len(words) else "")
+
+
+def _limit(budget: int) -> int:
+    """Return how many characters of each side's words are shown, so that one turn always fits into the budget."""
+    return min(TURN_CHARACTERS, int((budget - TURN_TOKENS) / 1.8))
+
+
+def _cost(turn: Turn, limit: int) -> int:
+    return estimate_tokens(turn.user[:limit]) + estimate_tokens(turn.reply[:limit]) + TURN_TOKENS - 2
 
 
 def _around_best(turns: Sequence[Turn], query: str, budget: int) -> list[Turn]:
     """Return consecutive turns around the one nearest to the query by words, at least that one, within the budget."""
+    limit = _limit(budget)
     best = max(range(len(turns)), key=lambda i: coverage(query, turns[i].user + turns[i].reply))
-    low, high, left = best, best + 1, budget - _cost(turns[best])
+    low, high, left = best, best + 1, budget - _cost(turns[best], limit)
     while left > 0 and (low > 0 or high < len(turns)):
         step = high if high < len(turns) and (high - best <= best - low or low == 0) else low - 1
-        left -= _cost(turns[step])
+        left -= _cost(turns[step], limit)
         if left < 0:
             break
         low, high = min(low, step), max(high, step + 1)
@@ -90,7 +106,9 @@ def cut_sources(memories: Sequence[Memory], query: str, zone: tzinfo) -> dict[st
     read = source_turns([memory.id for memory in memories])
     share = TOKENS // max(1, len(memories))
     return {
-        memory.id: [_shown_turn(turn, zone) for turn in _around_best(read[memory.id], query, share)]
+        memory.id: [
+            _shown_turn(turn, zone, _limit(share), query) for turn in _around_best(read[memory.id], query, share)
+        ]
         for memory in memories
         if read[memory.id]
     }
@@ -118,7 +136,7 @@ def not_yet_memories(
             "not_yet_a_memory": True,
             "said_at": shown_time(turn.at, zone),
             "source_checked": True,
-            "sources": [_shown_turn(turn, zone)],
+            "sources": [_shown_turn(turn, zone, query=query)],
         }
         for _, _, turn in best[:WAITING_SHOWN]
     ]
@@ -163,19 +181,26 @@ def _read_ids(given: dict[str, Any]) -> tuple[list[str], int]:
 
 
 def _with_neighbours(turns: Sequence[Turn], around: int) -> list[Turn]:
+    """Return the source turns, then their neighbours on each side, the nearest first."""
     if not around or not turns:
         return list(turns)
-    wanted = {(turn.session_id, turn.ordinal + step) for turn in turns for step in range(-around, around + 1)}
-    sessions = {session_id for session_id, _ in wanted}
+    distance: dict[tuple[int, int], int] = {}
+    for steps in range(around + 1):
+        for turn in turns:
+            distance.setdefault((turn.session_id, turn.ordinal - steps), steps)
+            distance.setdefault((turn.session_id, turn.ordinal + steps), steps)
+    sessions = {session_id for session_id, _ in distance}
     rows: Iterable[Turn] = Turn.select().where(Turn.session.in_(list(sessions))).order_by(Turn.id)
-    return [row for row in rows if (row.session_id, row.ordinal) in wanted]
+    near = [row for row in rows if (row.session_id, row.ordinal) in distance]
+    return sorted(near, key=lambda row: distance[row.session_id, row.ordinal])
 
 
 def _within_budget(turns: Sequence[Turn], budget: int, zone: tzinfo) -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = []
+    """Return the first turns as far as the budget goes, in the order they were said."""
+    limit, taken = _limit(budget), list[Turn]()
     for turn in turns:
-        budget -= _cost(turn)
-        if budget < 0 and shown:
+        budget -= _cost(turn, limit)
+        if budget < 0:
             break
-        shown.append(_shown_turn(turn, zone))
-    return shown
+        taken.append(turn)
+    return [_shown_turn(turn, zone, limit) for turn in sorted(taken, key=lambda turn: turn.id)]

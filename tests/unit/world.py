@@ -88,10 +88,9 @@ class World:
         Owner.insert(name=owner).on_conflict_ignore().execute()
         found = Session.select().where(Session.owner == owner, Session.name == name).order_by(Session.seq.desc())
         ended_at = self.clock.now() if more.pop("ended", False) else None
-        row = found.first() or sessions.begin(
+        return found.first() or sessions.begin(  # type: ignore[no-any-return]
             owner, name, now=self.clock.now(), named=True, **{"ended_at": ended_at, **more}
         )
-        return row  # type: ignore[no-any-return]
 
     def turn(self, user: str, reply: str = "そうなんだ", session: str = "s", owner: str = "home", **more: Any) -> Turn:
         """Insert an answered turn (pending, said and received now, unless given)."""
