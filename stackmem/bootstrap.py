@@ -11,10 +11,10 @@ from stackmem.compare import Comparing
 from stackmem.config import Settings
 from stackmem.converse import Conversation
 from stackmem.database import open_database
-from stackmem.exceptions import SettingsError
+from stackmem.exceptions import SettingsError, TransientError
 from stackmem.indexing import IndexHandle
 from stackmem.persona import Persona, load_persona
-from stackmem.ports import ChatModel, Clock, Hint, IndexStore, Queue
+from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Queue
 from stackmem.recall import Recall
 from stackmem.remember import Remembering
 from stackmem.thinking import Thinker, ToolMode
@@ -62,7 +62,7 @@ def build(
     persona = load_persona(settings.persona)
     database = database or open_database(settings.database)
     embedder = UseEmbedder()
-    index = IndexHandle(index_store(settings, lock_wait_s) if owns_index else None, embedder)
+    index = _open_index(settings, embedder, lock_wait_s) if owns_index else IndexHandle(None, embedder)
     recall = Recall(index, embedder, settings.zone)
     chat, memory_chat = chat_model(settings), memory_model(settings)
     mode: ToolMode = "native" if settings.chat_is_offline else settings.tool_mode
@@ -110,6 +110,13 @@ def memory_model(settings: Settings) -> ChatModel:
         extra_body=settings.chat_extra_body if settings.memory_extra_body is None else settings.memory_extra_body,
         setting_prefix="STACKMEM_MEMORY",
     )
+
+
+def _open_index(settings: Settings, embedder: Embedder, lock_wait_s: float) -> IndexHandle:
+    try:
+        return IndexHandle(index_store(settings, lock_wait_s), embedder)
+    except TransientError as exc:
+        raise SettingsError(f"STACKMEM_INDEX_URL is wrong, or its folder is: {exc}") from exc
 
 
 def index_store(settings: Settings, lock_wait_s: float) -> IndexStore:

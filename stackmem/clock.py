@@ -42,5 +42,10 @@ def _day(text: str) -> date | None:
 
 
 def show_time(moment: datetime | None, zone: tzinfo) -> str | None:
-    """Return ISO 8601 with the zone, to the second; None for None."""
-    return moment.astimezone(zone).isoformat(timespec="seconds") if moment else None
+    """Return ISO 8601 with the zone, to the second; None for None. What the zone moves past the year 9999 is UTC."""
+    if moment is None:
+        return None
+    try:
+        return moment.astimezone(zone).isoformat(timespec="seconds")
+    except OverflowError:
+        return moment.astimezone(UTC).isoformat(timespec="seconds")

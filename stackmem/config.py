@@ -1,13 +1,15 @@
 """Settings: the only reader of STACKMEM_* variables and of ``.env``."""
 
 import os
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, NoDecode, SettingsConfigDict
 
 from stackmem.exceptions import SettingsError
 
@@ -28,6 +30,14 @@ def _json_object(value: Any) -> Any:
     if value is not None and not isinstance(value, dict):
         raise ValueError("must be a JSON object")
     return value
+
+
+def _names_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", url)
+    except ValueError:  # a port that is no number, a bracket that is left open
+        return False
 
 
 ExtraBody = Annotated[dict[str, Any] | None, NoDecode, BeforeValidator(_json_object)]
@@ -71,7 +81,10 @@ class Settings(BaseSettings):
     @field_validator("home")
     @classmethod
     def _expand(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+        try:
+            return value.expanduser().absolute()
+        except RuntimeError as exc:
+            raise ValueError(f"{str(value)!r} begins with ~, and there is no such user") from exc
 
     @field_validator("timezone")
     @classmethod
@@ -92,9 +105,28 @@ class Settings(BaseSettings):
     @field_validator("chat_base_url", "memory_base_url")
     @classmethod
     def _http(cls, value: str) -> str:
-        if value and value != OFFLINE and not value.startswith(("http://", "https://")):
+        if not value or value == OFFLINE:
+            return value
+        if not value.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
+        if not _names_a_host(value):
+            raise ValueError("is no address of a server, such as http://127.0.0.1:8080/v1")
         return value.rstrip("/")
+
+    @field_validator("chat_api_key", "memory_api_key")
+    @classmethod
+    def _sendable(cls, value: SecretStr) -> SecretStr:
+        key = value.get_secret_value()
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("a key holds ASCII characters only, and no line break")
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _known_shape(cls, value: str) -> str:
+        if "://" not in value:
+            raise ValueError("must be memory://, amqp://… or redis://…")
+        return value
 
     @property
     def zone(self) -> ZoneInfo:
@@ -141,10 +173,11 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def unknown_settings() -> list[str]:
-    """Return one sentence for each STACKMEM_* variable that nothing reads."""
+    """Return one sentence for each STACKMEM_* variable, of the environment or of ``.env``, that nothing reads."""
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     sentences = []
-    for name in sorted(os.environ):
+    in_file = DotEnvSettingsSource(Settings).env_vars
+    for name in sorted({*os.environ, *map(str.upper, in_file)}):
         if name.startswith(PREFIX) and name not in known and not name.startswith(PREFIX + "TEST_"):
             near = get_close_matches(name, known, n=1)
             sentences.append(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else "."))

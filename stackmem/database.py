@@ -46,17 +46,24 @@ def open_database(url: str) -> Any:
         migrate(database)
     except (peewee.DatabaseError, peewee.InterfaceError, sqlite3.Error) as exc:
         raise SettingsError(
-            f"The database cannot be used ({exc}). Check STACKMEM_DATABASE_URL and the folder."
+            f"The database cannot be used ({' '.join(str(exc).split())}). Check STACKMEM_DATABASE_URL and the folder."
         ) from exc
     return database
 
 
 def _sqlite(url: str) -> Any:
-    path = Path(url.split("///", 1)[-1])
+    prefix, _, name = url.partition("///")
+    if prefix != "sqlite:" or name in ("", ":memory:"):
+        raise SettingsError(
+            "STACKMEM_DATABASE_URL is wrong: a file is written as sqlite:////folder/name.db, with its whole path."
+        )
+    path = Path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise SettingsError(f"STACKMEM_HOME is wrong: {path.parent} cannot be written ({exc.strerror}).") from exc
+        raise SettingsError(
+            f"STACKMEM_DATABASE_URL is wrong: {path.parent} cannot be written ({exc.strerror})."
+        ) from exc
     return SqliteDatabase(str(path), pragmas=PRAGMAS, timeout=10, autoconnect=False)
 
 

@@ -65,6 +65,8 @@ class Importer:
                     talks.setdefault(utterance.session, []).append(utterance)
             except InvalidInput as exc:
                 result.faults.append({"line": number, "reason": str(exc)})
+            except RecursionError:
+                result.faults.append({"line": number, "reason": "The line is nested too deeply."})
         for name, talk in talks.items():
             for part, utterances in enumerate(split_by_gap(talk), 1):
                 self._insert(name, part, utterances, result)
@@ -107,7 +109,7 @@ def _read_line(line: bytes, *, first: bool) -> dict[str, Any] | None:
         value = json.loads(text) if text else None
     except UnicodeDecodeError as exc:
         raise InvalidInput("The line is not valid UTF-8.") from exc
-    except (ValueError, RecursionError) as exc:
+    except ValueError as exc:
         raise InvalidInput("The line is not valid JSON.") from exc
     if value is not None and not isinstance(value, dict):
         raise InvalidInput("The line is not a JSON object.")
@@ -117,13 +119,15 @@ def _read_line(line: bytes, *, first: bool) -> dict[str, Any] | None:
 def read_utterance(value: dict[str, Any], zone: tzinfo) -> Utterance:
     """Read one line of a log. Raises InvalidInput with what is wrong with it."""
     session, role, text = value.get("session"), value.get("role"), value.get("text")
-    if not isinstance(session, str) or not 0 < len(session.strip()) <= sessions.NAME_LIMIT:
+    if not isinstance(session, str) or not session.strip() or len(session) > sessions.NAME_LIMIT:
         raise InvalidInput(f'"session" must be a name of 1 to {sessions.NAME_LIMIT} characters.')
     if role not in ROLES:
         raise InvalidInput('"role" must be "user" or "assistant".')
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput('"text" must be text that is not empty.')
     at = value.get("at")
+    if at is not None and not isinstance(at, str):
+        raise InvalidInput('"at" must be a time as text, or null.')
     return Utterance(clean(session), read_time(at, zone) if at is not None else None, role, clean(text))
 
 

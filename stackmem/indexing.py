@@ -85,7 +85,8 @@ def index_owner(handle: IndexHandle, owner: str, progress: Progress | None = Non
         if handle.current is None:
             return 0
         _delete_points(handle.current, owner)
-        while batch := list(_outdated(owner).order_by(Memory.id).limit(BATCH)):
+        # Older windows first: the neighbours of a memory are looked for among those that are in the index already.
+        while batch := list(_outdated(owner).order_by(Memory.window.asc(nulls="first"), Memory.id).limit(BATCH)):
             _write(handle.current, handle.embedder, batch)
             done += len(batch)
             if progress:

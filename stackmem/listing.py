@@ -1,5 +1,6 @@
 """Memories as people list and search them: the same search and order as the robot's tool."""
 
+from dataclasses import replace
 from datetime import tzinfo
 from typing import Any
 
@@ -19,9 +20,12 @@ Wanted = dict[str, str | None]
 
 def search(recall: Recall, owner: str, query: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, Any]:
     """Return ``{"memories": […with retrieval_score, source_checked], "count"}``, the best first."""
+    if not query.strip():
+        raise InvalidInput("The query is empty: say what to look for.")
     given: dict[str, Any] = {"query": query, "entities": [wanted["entity"]] if wanted.get("entity") else None}
-    given |= {name: wanted.get(name) for name in ("memory_type", "since", "until")}
-    found = recall.find(read_arguments(owner, given, zone), limit)
+    given |= {"memory_type": _type(wanted), "since": wanted.get("since"), "until": wanted.get("until")}
+    arguments = read_arguments(owner, given, zone)
+    found = recall.find(replace(arguments, where=replace(arguments.where, status=_status(wanted))), limit)
     lines = shapes.memory_lines([candidate.memory for candidate in found], zone)
     shown = [
         line | {"retrieval_score": candidate.retrieval_score, "source_checked": False}
@@ -33,10 +37,8 @@ def search(recall: Recall, owner: str, query: str, wanted: Wanted, limit: int, z
 def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, Any]:
     """Return ``{"memories": […], "count"}``, the newest said first; active ones unless another status is wanted."""
     rows = Memory.select().where(Memory.owner == owner, Memory.status == _status(wanted))
-    if wanted.get("memory_type"):
-        if wanted["memory_type"] not in TYPES:
-            raise InvalidInput(f"type must be one of {', '.join(TYPES)}.")
-        rows = rows.where(Memory.memory_type == wanted["memory_type"])
+    if memory_type := _type(wanted):
+        rows = rows.where(Memory.memory_type == memory_type)
     if wanted.get("entity"):
         key = entity_key(wanted["entity"] or "")
         named = MemoryEntity.select(MemoryEntity.memory).where(MemoryEntity.owner == owner, MemoryEntity.key == key)
@@ -56,6 +58,13 @@ def _status(wanted: Wanted) -> str:
     if status not in STATUSES:
         raise InvalidInput(f"status must be one of {', '.join(STATUSES)}.")
     return status
+
+
+def _type(wanted: Wanted) -> str | None:
+    memory_type = wanted.get("memory_type") or None
+    if memory_type is not None and memory_type not in TYPES:
+        raise InvalidInput(f"type must be one of {', '.join(TYPES)}.")
+    return memory_type
 
 
 def one(owner: str, memory_id: str) -> Memory:

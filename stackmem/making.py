@@ -12,11 +12,15 @@ from stackmem.models import Memory, MemoryEntity, MemorySource, Turn, Window
 from stackmem.text import entity_key
 
 
-def make_memory(segment: Segment, turns: Sequence[Turn], window: Window, now: datetime, zone: tzinfo) -> int:
-    """Insert the memory of a kept segment, its sources and entities; return 1, or 0 when it is there already."""
+def make_memory(
+    segment: Segment, turns: Sequence[Turn], window: Window, now: datetime, zone: tzinfo, *, ordinal: int = 0
+) -> int:
+    """Insert the memory of a kept segment, its sources and entities; return 1, or 0 when it is there already.
+
+    ``ordinal`` counts the memories that one look makes of the same turns. What is there already may be forgotten.
+    """
     turns = sorted(turns, key=lambda turn: turn.id)
     uids = [turn.uid for turn in turns]
-    ordinal = _same_turns(window, [turn.id for turn in turns])
     identity = memory_id(turns[0].at, window.owner, uids, 0, ordinal)
     if Memory.select().where(Memory.id == identity).exists():
         return 0
@@ -35,15 +39,6 @@ def make_memory(segment: Segment, turns: Sequence[Turn], window: Window, now: da
     add_sources(identity, turns)
     set_entities(identity, window.owner, segment.entities)
     return 1
-
-
-def _same_turns(window: Window, turn_ids: Sequence[int]) -> int:
-    """Return how many memories of this window rest on exactly these turns already."""
-    memories = Memory.select(Memory.id).where(Memory.window == window)
-    sources: dict[str, list[int]] = {}
-    for row in MemorySource.select().where(MemorySource.memory.in_(memories)).order_by(MemorySource.turn):
-        sources.setdefault(row.memory_id, []).append(row.turn_id)
-    return sum(ids == list(turn_ids) for ids in sources.values())
 
 
 def entity_columns(names: Sequence[str]) -> dict[str, list[str]]:

@@ -26,6 +26,8 @@ _NAME_IN_BROKEN_JSON = re.compile(r'"name"\s{0,8}:\s{0,8}"([^"]{1,64})"')
 _NEXT_VALUE = re.compile(r"[\s,;]*+(?=[\[{])")
 _REPLY_KEYS = ("reply", "response", "answer", "text", "message", "content")
 
+DEPTH_LIMIT = 60  # levels of JSON
+
 Arguments = dict[str, Any] | None
 
 
@@ -62,10 +64,22 @@ def read_json(text: str) -> Any | None:
 
 
 def _cleaned(value: Any) -> Any | None:
-    try:
-        return clean_json(value)
-    except RecursionError:  # nested hundreds deep: no answer to anything
-        return None
+    # Nested deeper than that it is no answer to anything, and would end whoever walks it later.
+    return clean_json(value) if _depth_within(value, DEPTH_LIMIT) else None
+
+
+def _depth_within(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return True
+    return False
 
 
 # --- tool calls ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Make the memories again from the turns, by replaying the stored windows; what a person decided stays."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from stackmem.answers import Segment
 from stackmem.database import transaction
@@ -23,18 +24,26 @@ def rebuild_from_turns(remembering: Remembering, progress: Progress | None = Non
     for owner in Owner.select().order_by(Owner.name):
         replayed: Replayed = []
         still_open: dict[int, list[Turn]] = {}
-        for window in Window.select().where(Window.owner == owner.name).order_by(Window.id):
-            look = _look(window, still_open)
-            if look.turns:
-                segments = remembering.ask(look)
-                still_open[look.session.id] = _left_open(look, segments)
-                replayed.append((window, look, segments))
-            done += 1
-            if progress:
-                progress(done, total)
-        with transaction():
-            _write(owner.name, replayed, still_open, remembering)
+        last, written = 0, False
+        while not written:
+            for window in list(_windows(owner.name, last)):
+                look = _look(window, still_open)
+                if look.turns:
+                    segments = remembering.ask(look)
+                    still_open[look.session.id] = _left_open(look, segments)
+                    replayed.append((window, look, segments))
+                last, done = window.id, done + 1
+                if progress:
+                    progress(done, max(total, done))
+            with transaction():
+                written = not _windows(owner.name, last).exists()  # else the talk went on meanwhile: follow it
+                if written:
+                    _write(owner.name, replayed, still_open, remembering)
     return done
+
+
+def _windows(owner: str, after: int) -> Any:
+    return Window.select().where(Window.owner == owner, Window.id > after).order_by(Window.id)
 
 
 def _look(window: Window, still_open: dict[int, list[Turn]]) -> Look:

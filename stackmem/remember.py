@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
@@ -179,12 +180,15 @@ def write_look(look: Look, segments: Sequence[Segment], window: Window, now: dat
     open_numbers = set() if look.final else open_topic(segments, len(look.turns))
     closed = [segment for segment in segments if not open_numbers.issuperset(segment.turn_ids)]
     kept: set[int] = set()
+    of_same_turns: Counter[tuple[int, ...]] = Counter()
     made = 0
     for segment in closed:
         if segment.keep:
-            turns = [look.turns[number - 1] for number in segment.turn_ids]
-            made += make_memory(segment, turns, window, now, zone)
-            kept.update(segment.turn_ids)
+            same = tuple(segment.turn_ids)
+            turns = [look.turns[number - 1] for number in same]
+            made += make_memory(segment, turns, window, now, zone, ordinal=of_same_turns[same])
+            of_same_turns[same] += 1
+            kept.update(same)
     if not made:
         Window.update(compared=True).where(Window.id == window.id).execute()
     _set_states(look, kept, open_numbers)

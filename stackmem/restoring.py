@@ -1,7 +1,7 @@
 """Take back what ``export`` wrote: sessions, turns and memories keep their names, uids and ids."""
 
 from datetime import datetime, tzinfo
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -13,6 +13,9 @@ from stackmem.making import add_sources, entity_columns, set_entities
 from stackmem.models import Memory, Owner, Session, Turn
 from stackmem.sessions import next_ordinal
 from stackmem.text import clean, clean_json
+
+HIGHEST = 2**31 - 1  # of a number that every database takes
+Count = Annotated[int, Field(ge=0, le=HIGHEST)]
 
 
 class Counts(Protocol):
@@ -32,9 +35,11 @@ class SessionLine(_Line):
     """A line of kind session."""
 
     session_id: str = Field(min_length=1, max_length=200)
-    session_seq: int = Field(1, ge=1)
+    session_seq: int = Field(1, ge=1, le=HIGHEST)
     device: str | None = None
     started_at: str | None = None
+    received_at: str | None = None
+    ended_at: str | None = None
     both_speakers: bool = False
 
 
@@ -44,8 +49,8 @@ class TurnLine(_Line):
     turn_id: int
     uid: str | None = None
     session_id: str = Field(min_length=1, max_length=200)
-    session_seq: int = Field(1, ge=1)
-    ordinal: int | None = None
+    session_seq: int = Field(1, ge=1, le=HIGHEST)
+    ordinal: Count | None = None
     at: str
     user: str
     reply: str
@@ -69,8 +74,13 @@ class MemoryLine(_Line):
     source_turn_ids: list[int] = []
     status: str = Field("active", pattern="^(active|superseded)$")
     superseded_by: str | None = None
-    revision: int = 0
+    revision: Count = 0
     origin: str = "imported"
+
+
+TIMES = (
+    "at", "started_at", "received_at", "ended_at", "occurred_at", "occurred_from", "occurred_to", "said_at",
+)  # fmt: skip
 
 
 class Restore:
@@ -89,7 +99,7 @@ class Restore:
             raise InvalidInput('"kind" must be session, turn or memory.')
         try:
             line: Any = kinds[kind].model_validate(clean_json(value))
-            for name in ("at", "occurred_at", "occurred_from", "occurred_to", "said_at", "started_at"):
+            for name in TIMES:
                 if getattr(line, name, None):
                     read_time(getattr(line, name), self._zone)
         except ValidationError as exc:
@@ -118,7 +128,9 @@ class Restore:
         session = found or Session.create(
             owner=self._owner, name=clean(name), seq=seq, named=True, device=line.device if line else None,
             imported=f"export {name}#{seq}", both_speakers=line.both_speakers if line else False,
-            started_at=self._time(line.started_at if line else None), received_at=self._now, ended_at=self._now,
+            started_at=self._time(line.started_at if line else None),
+            received_at=self._time(line.received_at if line else None),
+            ended_at=self._time(line.ended_at if line else None),
         )  # fmt: skip
         if session.id not in counts.session_ids:
             counts.session_ids.append(session.id)

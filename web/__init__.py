@@ -3,12 +3,21 @@
 import atexit
 
 from flask import Flask
+from werkzeug.routing import BaseConverter
 
 from stackmem.bootstrap import Runtime, build
 from stackmem.config import load_settings
+from stackmem.exceptions import Busy, SettingsError
 from web import access, admin, health, memories, problems, transfer, turns
 
 BODY_LIMIT = 1024 * 1024  # bytes of a JSON body; an import has its own limit
+
+
+class AnyText(BaseConverter):
+    """A part of a path that may hold slashes, at its beginning and in a row too: a session may have any name."""
+
+    regex = ".+"
+    part_isolating = False
 
 
 def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: str = "") -> Flask:
@@ -17,6 +26,8 @@ def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: s
     ``key`` is what the command line of this machine sends to be trusted with any owner.
     """
     app = Flask("web")
+    app.url_map.merge_slashes = False
+    app.url_map.converters["any_text"] = AnyText
     app.json.ensure_ascii = False  # type: ignore[attr-defined]
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.config.update(MAX_CONTENT_LENGTH=BODY_LIMIT, INSECURE=insecure, KEY=key)
@@ -30,11 +41,16 @@ def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: s
 
 def _own_runtime() -> Runtime:
     """Build the runtime of a web process started by ``waitress-serve`` or ``gunicorn``, with its threads."""
-    from workers.app import CeleryQueue, use_runtime
+    from workers.app import CeleryQueue, check_broker, use_runtime
     from workers.embedded import Embedded
 
-    settings = load_settings()
-    runtime = build(settings, owns_index=True, queue=CeleryQueue())
+    try:
+        settings = load_settings()
+        check_broker()
+        runtime = build(settings, owns_index=True, queue=CeleryQueue())
+    except (SettingsError, Busy) as exc:
+        # `waitress-serve` and `gunicorn` shall say one line, not a stack trace.
+        raise SystemExit(f"Error: {exc}") from None
     use_runtime(runtime)
     alone = settings.broker_url.startswith("memory")
     # An embedded index is this process's own, so its queue is consumed here; memory:// reaches no other process at all.

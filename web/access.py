@@ -7,6 +7,7 @@ from flask import Flask, Response, current_app, g, request
 
 from stackmem import devices
 from stackmem.bootstrap import Runtime
+from web.bodies import text_in_query
 from web.problems import problem
 
 HOME = "home"  # the owner where nothing chooses another
@@ -39,7 +40,7 @@ def register(app: Flask) -> None:
 def _identify() -> Response | None:
     key = request.headers.get("X-Stackmem-Key", "")
     if key and current_app.config["KEY"] and hmac.compare_digest(key.encode(), current_app.config["KEY"].encode()):
-        g.admin, g.owner = True, request.args.get("owner") or HOME
+        g.admin, g.owner = True, text_in_query("owner") or HOME
         return None
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     device = devices.find(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
@@ -48,9 +49,11 @@ def _identify() -> Response | None:
         return None
     if is_local() or current_app.config["INSECURE"]:
         return None
-    response = problem(401, "A device's token is needed: add one with `stackmem devices add NAME`.")
-    response.headers["WWW-Authenticate"] = "Bearer"
-    return response
+    return problem(
+        401,
+        "A device's token is needed: add one with `stackmem devices add NAME`.",
+        **{"WWW-Authenticate": 'Bearer realm="stackmem"'},
+    )
 
 
 def is_local() -> bool:

@@ -1,30 +1,43 @@
 """Read what a client sent; whatever it is, a wrong one is answered with one sentence."""
 
 import json
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from flask import request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from stackmem.exceptions import InvalidInput
+from stackmem.text import clean
 
 
 def json_object() -> dict[str, Any]:
     """Return the body as a JSON object. Raises InvalidInput, or 415 for another content type."""
-    if request.mimetype != "application/json":
-        raise UnsupportedMediaType("Send JSON with the header Content-Type: application/json.")
+    if request.mimetype.startswith("audio/"):
+        raise UnsupportedMediaType(
+            "Speech is not built in yet: send the words as JSON, Content-Type: application/json."
+        )
     data = request.get_data()
     if not data.strip():
         raise InvalidInput("The body is empty: send a JSON object.")
+    if request.mimetype != "application/json":
+        raise UnsupportedMediaType("Send JSON with the header Content-Type: application/json.")
     try:
-        value = json.loads(data.decode("utf-8-sig"))
+        value = json.loads(data.decode("utf-8-sig"), parse_constant=_no_number)
     except UnicodeDecodeError as exc:
         raise InvalidInput("The body is not valid UTF-8.") from exc
-    except (ValueError, RecursionError) as exc:
+    except RecursionError as exc:
+        raise InvalidInput("The body is nested too deeply.") from exc
+    except ValueError as exc:
         raise InvalidInput("The body is not valid JSON.") from exc
     if not isinstance(value, dict):
         raise InvalidInput("The body must be a JSON object.")
     return value
+
+
+def _no_number(name: str) -> NoReturn:
+    """Refuse NaN and Infinity: Python reads them, JSON does not have them (https://www.rfc-editor.org/rfc/rfc8259)."""
+    raise ValueError(f"{name} is not JSON")
 
 
 def text_of(body: dict[str, Any], name: str) -> str | None:
@@ -35,11 +48,25 @@ def text_of(body: dict[str, Any], name: str) -> str | None:
     raise InvalidInput(f'"{name}" must be text.')
 
 
+def text_in_header(name: str) -> str | None:
+    """Return a header's value, None where it is empty; as UTF-8 where it is, which WSGI hands over as Latin-1."""
+    value = request.headers.get(name, "")
+    with suppress(UnicodeError):
+        value = value.encode("latin-1").decode("utf-8")
+    return clean(value) or None
+
+
+def text_in_query(name: str) -> str | None:
+    """Return a text of the query string, None where it is not given."""
+    value = request.args.get(name)
+    return None if value is None else clean(value)
+
+
 def number_in_query(name: str, default: int, highest: int) -> int:
     """Return a whole number from the query string, from 1 to ``highest``."""
     text = request.args.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= highest:
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or not 1 <= int(text) <= highest:
         raise InvalidInput(f"{name} must be a whole number from 1 to {highest}.")
     return int(text)

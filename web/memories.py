@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from flask import Blueprint, g, request
+from flask import Blueprint, g
 
 from stackmem import listing, shapes, sources
-from stackmem.exceptions import InvalidInput
+from stackmem.text import clean
 from web.access import runtime
-from web.bodies import number_in_query
+from web.bodies import number_in_query, text_in_query
 
 blueprint = Blueprint("memories", __name__)
 
@@ -16,16 +16,14 @@ blueprint = Blueprint("memories", __name__)
 def list_memories() -> dict[str, Any]:
     """Search with ``q``, else list the newest first."""
     wanted = {
-        "entity": request.args.get("entity"),
-        "memory_type": request.args.get("type"),
-        "since": request.args.get("since"),
-        "until": request.args.get("until"),
-        "status": request.args.get("status"),
+        "entity": text_in_query("entity"),
+        "memory_type": text_in_query("type"),
+        "since": text_in_query("since"),
+        "until": text_in_query("until"),
+        "status": text_in_query("status"),
     }
-    query = request.args.get("q")
+    query = text_in_query("q")
     if query is not None:
-        if not query.strip():
-            raise InvalidInput("q is empty: say what to look for.")
         limit = number_in_query("limit", listing.SEARCH_LIMIT, listing.HIGHEST_LIMIT)
         return listing.search(runtime().recall, g.owner, query, wanted, limit, runtime().settings.zone)
     limit = number_in_query("limit", listing.LIST_LIMIT, listing.HIGHEST_LIMIT)
@@ -35,12 +33,12 @@ def list_memories() -> dict[str, Any]:
 @blueprint.get("/v1/memories/<memory_id>")
 def get_memory(memory_id: str) -> dict[str, Any]:
     """Return one memory."""
-    memory = listing.one(g.owner, memory_id)
+    memory = listing.one(g.owner, clean(memory_id))
     return shapes.memory_line(memory, runtime().settings.zone, sources.turn_ids(memory.id))
 
 
 @blueprint.get("/v1/memories/<memory_id>/sources")
 def get_sources(memory_id: str) -> dict[str, Any]:
     """Return the turns a memory was made of."""
-    memory = listing.one(g.owner, memory_id)
+    memory = listing.one(g.owner, clean(memory_id))
     return {"memory_id": memory.id, "turns": listing.source_lines(memory, runtime().settings.zone)}

@@ -1,13 +1,15 @@
 """Errors as RFC 9457 problem details: one clear sentence, never a stack trace."""
 
+import json
 import logging
 from http import HTTPStatus
 
-from flask import Flask, Response, json, request
+from flask import Flask, Response, request
 from peewee import DatabaseError, InterfaceError
 from werkzeug.exceptions import HTTPException
 
 from stackmem.exceptions import StackmemError
+from stackmem.text import clean
 
 log = logging.getLogger(__name__)
 
@@ -15,14 +17,22 @@ SENTENCES = {
     404: "There is nothing at this address.",
     405: "This address does not take this method.",
     413: "The body is too large.",
+    431: "The headers are too large.",
+    501: "This transfer encoding is not understood: send the body whole or chunked.",
 }
 
 
-def problem(status: int, detail: str) -> Response:
-    """Return a problem details response (https://www.rfc-editor.org/rfc/rfc9457)."""
+def problem_body(status: int, detail: str) -> str:
+    """Return problem details as JSON (https://www.rfc-editor.org/rfc/rfc9457)."""
     title = HTTPStatus(status).phrase
-    body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail})
-    return Response(body, status, content_type="application/problem+json")
+    return json.dumps(
+        {"type": "about:blank", "title": title, "status": status, "detail": clean(detail)}, ensure_ascii=False
+    )
+
+
+def problem(status: int, detail: str, **headers: str) -> Response:
+    """Return a problem details response."""
+    return Response(problem_body(status, detail), status, headers, content_type="application/problem+json")
 
 
 def register(app: Flask) -> None:
@@ -35,7 +45,11 @@ def register(app: Flask) -> None:
     @app.errorhandler(HTTPException)
     def _http(error: HTTPException) -> Response:
         status = error.code or 500
-        return problem(status, SENTENCES.get(status, error.description or "The request could not be served."))
+        allowed = getattr(error, "valid_methods", None)
+        headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
+        return problem(
+            status, SENTENCES.get(status, error.description or "The request could not be served."), **headers
+        )
 
     @app.errorhandler(DatabaseError)
     @app.errorhandler(InterfaceError)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, g, request
+from flask import Blueprint, g
 
 from stackmem import sessions, shapes
 from stackmem.clock import read_time
@@ -10,8 +10,9 @@ from stackmem.converse import Said
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.models import Session, Turn
 from stackmem.ports import Hint
+from stackmem.text import clean
 from web.access import runtime
-from web.bodies import json_object, number_in_query, text_of
+from web.bodies import json_object, number_in_query, text_in_header, text_of
 
 blueprint = Blueprint("turns", __name__)
 
@@ -26,10 +27,10 @@ def post_turn() -> dict[str, Any]:
     said = Said(
         owner=g.owner,
         text=text,
-        session_id=text_of(body, "session_id") or request.headers.get("X-Session-Id") or None,
+        session_id=text_of(body, "session_id") or text_in_header("X-Session-Id"),
         device=g.device,
         at=read_time(at, runtime().settings.zone) if at else None,
-        key=request.headers.get("Idempotency-Key") or text_of(body, "client_turn_id"),
+        key=text_in_header("Idempotency-Key") or text_of(body, "client_turn_id"),
     )
     return shapes.turn_answer(runtime().conversation.turn(said))
 
@@ -53,9 +54,10 @@ def list_sessions() -> dict[str, Any]:
     return {"sessions": found, "count": len(found)}
 
 
-@blueprint.post("/v1/sessions/<path:session_id>/close")
+@blueprint.post("/v1/sessions/<any_text:session_id>/close")
 def close_session(session_id: str) -> dict[str, Any]:
     """End a session: what was said becomes memories now."""
+    session_id = clean(session_id)
     ended = sessions.close(g.owner, session_id, runtime().clock.now())
     for row_id in ended:
         runtime().work.queue.put(Hint("remember", row_id))

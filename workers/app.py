@@ -7,6 +7,7 @@ from celery import Celery
 
 from stackmem.bootstrap import Runtime, build
 from stackmem.config import load_settings
+from stackmem.exceptions import SettingsError
 from stackmem.ports import Hint
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,16 @@ app.set_default()
 
 _runtime: Runtime | None = None
 _lock = threading.Lock()
+
+
+def check_broker() -> None:
+    """Raise SettingsError where the broker's address cannot be read or needs what is not installed; do not connect."""
+    try:
+        with app.connection_for_write() as connection:
+            connection.transport  # noqa: B018  it loads the broker's library
+    except (KeyError, ValueError, ImportError, NameError) as exc:
+        # NameError: kombu's Kafka transport without its library.
+        raise SettingsError(f"STACKMEM_BROKER_URL is wrong: {exc.args[0] if exc.args else exc}.") from exc
 
 
 class CeleryQueue:

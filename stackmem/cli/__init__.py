@@ -1,11 +1,13 @@
 """The command line. Other packages add commands through the entry-point group ``stackmem.commands``."""
 
+import io
+import os
 import sys
 from importlib.metadata import entry_points
 from typing import Any
 
 import click
-from peewee import DatabaseError
+from peewee import DatabaseError, InterfaceError
 
 from stackmem import __version__
 from stackmem.cli.device import devices
@@ -16,22 +18,33 @@ from stackmem.cli.talk import chat
 from stackmem.cli.transfer import export, import_
 from stackmem.exceptions import StackmemError
 
+INTERRUPTED = 130  # what shells use for Ctrl-C
+
 
 class Commands(click.Group):
     """A group that answers every error with one sentence."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show Japanese
         try:
             return super().invoke(ctx)
         except StackmemError as exc:
             raise click.ClickException(str(exc)) from exc
-        except DatabaseError as exc:
+        except (DatabaseError, InterfaceError) as exc:
             raise click.ClickException(f"The database did not take it: {exc}.") from exc
         except BrokenPipeError:
-            # The reader (head, less) has seen enough.
-            sys.stderr.close()
+            # The reader (head, less) has seen enough: what is still in the buffer goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(0) from None
+        except OSError as exc:
+            where = f"{exc.filename}: " if exc.filename else ""
+            raise click.ClickException(f"{where}{exc.strerror or exc}.") from exc
+        except KeyboardInterrupt:
+            click.echo("Stopped; nothing is lost.", err=True)
+            raise SystemExit(INTERRUPTED) from None
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Return a command of ours, or one that another package adds."""

@@ -15,11 +15,37 @@ from stackmem.config import Settings, load_settings
 from stackmem.database import open_database
 from stackmem.exceptions import Busy, StackmemError, TransientError
 from stackmem.indexing import reindex
+from stackmem.text import clean
 
 SERVER_FILE = "server.json"  # in the home folder, mode 0600: where the running server is, and its key
 TIMEOUT = 30  # seconds
 
-owner_option = click.option("--owner", default="home", show_default=True, help="Whose memories.")
+OWNER_LIMIT = 100  # characters
+
+
+class Words(click.ParamType[str]):
+    """Text that may hold bytes which are no UTF-8: they must reach neither the database nor JSON."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, cleaned."""
+        return clean(str(value))
+
+
+class OwnerName(Words):
+    """The name of an owner."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name; fail where it is none."""
+        name = super().convert(value, param, ctx).strip()
+        if not 0 < len(name) <= OWNER_LIMIT or not name.isprintable():
+            self.fail(f"an owner's name has 1 to {OWNER_LIMIT} printable characters.", param, ctx)
+        return name
+
+
+WORDS = Words()
+owner_option = click.option("--owner", type=OwnerName(), default="home", show_default=True, help="Whose memories.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

@@ -3,7 +3,7 @@
 import click
 
 from stackmem import devices as known
-from stackmem.cli.common import json_option, owner_option, print_json, store
+from stackmem.cli.common import WORDS, OwnerName, json_option, owner_option, print_json, store
 from stackmem.clock import SystemClock, show_time
 from stackmem.config import load_settings
 from stackmem.models import Device
@@ -11,15 +11,15 @@ from stackmem.models import Device
 
 @click.group()
 def devices() -> None:
-    """Robots and clients on the LAN, a token each."""
+    """Say which robots and clients on the LAN may talk to the server."""
 
 
 @devices.command()
-@click.argument("name")
+@click.argument("name", type=WORDS)
 @owner_option
 @json_option
 def add(name: str, owner: str, as_json: bool) -> None:
-    """Add a device and show its token, once."""
+    """Add a robot or a client and show its token, once; it will see the memories of this owner alone."""
     settings = load_settings()
     with store(settings):
         token = known.add(name, owner, SystemClock().now())
@@ -32,14 +32,16 @@ def add(name: str, owner: str, as_json: bool) -> None:
 
 
 @devices.command(name="list")
+@click.option("--owner", type=OwnerName(), help="Only those of this owner.")
 @json_option
-def list_(as_json: bool) -> None:
-    """List the devices."""
+def list_(owner: str | None, as_json: bool) -> None:
+    """List the devices, without their tokens: those are kept nowhere."""
     settings = load_settings()
     with store(settings):
         found = [
             {"name": row.name, "owner": row.owner, "created_at": show_time(row.created_at, settings.zone)}
             for row in Device.select().order_by(Device.name)
+            if owner in (None, row.owner)
         ]
     if as_json:
         print_json({"devices": found, "count": len(found)})
@@ -51,9 +53,9 @@ def list_(as_json: bool) -> None:
 
 
 @devices.command()
-@click.argument("name")
+@click.argument("name", type=WORDS)
 def revoke(name: str) -> None:
-    """Remove a device; its token is worth nothing from now on."""
+    """Remove a device; its token opens nothing from now on."""
     with store(load_settings()):
         known.revoke(name)
     click.echo(f"{name} is removed.")

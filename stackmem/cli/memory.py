@@ -5,28 +5,35 @@ from typing import Any
 import click
 
 from stackmem import listing, shapes, sources
-from stackmem.cli.common import json_option, owner_option, print_json, store, with_server_or_own
+from stackmem.cli.common import WORDS, json_option, owner_option, print_json, store, with_server_or_own
 from stackmem.config import load_settings
+from stackmem.recall import TYPES
 
 limit_range = click.IntRange(1, listing.HIGHEST_LIMIT)
 
 
 @click.group()
 def memories() -> None:
-    """What the robot remembers."""
+    """Look at what the robot remembers."""
 
 
 @memories.command(name="list")
 @owner_option
-@click.option("--entity", help="Only those about this person, place or thing.")
-@click.option("--type", "memory_type", help="episode, decision or preference.")
-@click.option("--since", help="Not before this day or time (ISO 8601).")
-@click.option("--until", help="Not after this day or time.")
-@click.option("--status", help="active (default) or superseded.")
-@click.option("--limit", type=limit_range, default=listing.LIST_LIMIT, show_default=True)
+@click.option("--entity", type=WORDS, help="Only those about this person, place or thing.")
+@click.option("--type", "memory_type", type=click.Choice(TYPES), help="Only those of this type.")
+@click.option("--since", type=WORDS, help="Not before this day or time, such as 2026-07-23.")
+@click.option("--until", type=WORDS, help="Not after this day or time.")
+@click.option(
+    "--status",
+    type=click.Choice(listing.STATUSES),
+    default="active",
+    show_default=True,
+    help="superseded: replaced by a newer one.",
+)
+@click.option("--limit", type=limit_range, default=listing.LIST_LIMIT, show_default=True, help="At most so many.")
 @json_option
 def list_(owner: str, limit: int, as_json: bool, **wanted: str | None) -> None:
-    """List memories, the newest first."""
+    """List memories; the newest comes first."""
     settings = load_settings()
     with store(settings):
         found = listing.newest(owner, wanted, limit, settings.zone)
@@ -34,12 +41,12 @@ def list_(owner: str, limit: int, as_json: bool, **wanted: str | None) -> None:
 
 
 @memories.command()
-@click.argument("query")
+@click.argument("query", type=WORDS)
 @owner_option
-@click.option("--limit", type=limit_range, default=listing.SEARCH_LIMIT, show_default=True)
+@click.option("--limit", type=limit_range, default=listing.SEARCH_LIMIT, show_default=True, help="At most so many.")
 @json_option
 def search(query: str, owner: str, limit: int, as_json: bool) -> None:
-    """Search as the robot does, the best first."""
+    """Search as the robot does; the best comes first."""
     settings = load_settings()
     found = with_server_or_own(
         lambda server: server.call("GET", "/v1/memories", owner, q=query, limit=limit),
@@ -50,7 +57,7 @@ def search(query: str, owner: str, limit: int, as_json: bool) -> None:
 
 
 @memories.command()
-@click.argument("memory_id")
+@click.argument("memory_id", type=WORDS)
 @owner_option
 @json_option
 def show(memory_id: str, owner: str, as_json: bool) -> None:

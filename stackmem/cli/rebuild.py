@@ -28,7 +28,10 @@ POLL = 0.2  # seconds
 )
 @json_option
 def reindex(source: str, as_json: bool) -> None:
-    """Rebuild the index, of all owners, from what the database holds; search goes on meanwhile."""
+    """Rebuild the index of all owners; search goes on meanwhile.
+
+    Everything in it comes from the database, so nothing is lost where it is deleted or damaged.
+    """
     settings = load_settings()
     with progress_bar("Rebuilding") as bar:
 

@@ -1,5 +1,6 @@
 """``stackmem chat``: the robot in a terminal."""
 
+import io
 import json
 import sys
 import threading
@@ -10,11 +11,11 @@ import click
 
 from stackmem import sessions, shapes
 from stackmem.bootstrap import Runtime
-from stackmem.cli.common import Server, json_option, owner_option, with_server_or_own
+from stackmem.cli.common import WORDS, Server, json_option, owner_option, with_server_or_own
 from stackmem.cli.progress import progress_bar
 from stackmem.config import load_settings
 from stackmem.converse import Said
-from stackmem.exceptions import NotFound, StackmemError
+from stackmem.exceptions import NotFound, StackmemError, TransientError
 from stackmem.ids import session_name
 from stackmem.models import Session, Turn
 from stackmem.status import pending
@@ -24,10 +25,15 @@ Say = Callable[[str], dict[str, Any]]
 
 @click.command()
 @owner_option
-@click.option("--session", help="The session's id; a new one where not given.")
+@click.option("--session", type=WORDS, help="The session's id, to go on with one; a new one where not given.")
 @json_option
 def chat(owner: str, session: str | None, as_json: bool) -> None:
-    """Talk to the robot here. An empty line, Ctrl-D or Ctrl-C ends the session."""
+    """Talk to the robot here.
+
+    An empty line, Ctrl-D or Ctrl-C ends the session, and what was said is remembered. From a pipe each line is a turn.
+    """
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # bytes that are no UTF-8 are cleaned like any others
     settings = load_settings()
     name = session or session_name()
 
@@ -39,7 +45,12 @@ def chat(owner: str, session: str | None, as_json: bool) -> None:
             return server.call("POST", "/v1/turns", owner, body=body, timeout_s=longest)  # type: ignore[no-any-return]
 
         if _talk(say, as_json):
-            server.call("POST", f"/v1/sessions/{name}/close", owner, body={})
+            try:
+                server.call("POST", f"/v1/sessions/{name}/close", owner, body={})
+            except TransientError:
+                raise
+            except StackmemError:
+                pass  # Ctrl-C came before the first turn did
 
     def alone(runtime: Runtime) -> None:
         threading.Thread(target=runtime.index.embedder.load, daemon=True).start()
@@ -53,21 +64,24 @@ def chat(owner: str, session: str | None, as_json: bool) -> None:
     with_server_or_own(with_server, alone, settings)
 
 
-def _talk(say: Say, as_json: bool) -> int:
-    """Exchange turns until the user has had enough; return how many."""
-    turns = 0
-    for text in _lines(prompt="" if as_json or not sys.stdin.isatty() else "> "):
-        try:
-            answer = say(text)
-        except StackmemError as exc:
-            click.echo(str(exc), err=True)
-            continue
-        turns += 1
-        if as_json:
-            click.echo(json.dumps(answer, ensure_ascii=False))
-        else:
-            _show(answer)
-    return turns
+def _talk(say: Say, as_json: bool) -> bool:
+    """Exchange turns until the user has had enough; return whether there may be something to remember."""
+    said = False
+    try:
+        for text in _lines(prompt="" if as_json or not sys.stdin.isatty() else "> "):
+            try:
+                answer = say(text)
+            except StackmemError as exc:
+                click.echo(str(exc), err=True)
+                continue
+            said = True
+            if as_json:
+                click.echo(json.dumps(answer, ensure_ascii=False))
+            else:
+                _show(answer)
+    except KeyboardInterrupt:
+        return True  # the words of a turn are stored before its answer
+    return said
 
 
 def _lines(prompt: str) -> Any:
@@ -75,7 +89,8 @@ def _lines(prompt: str) -> Any:
         try:
             text = input(prompt)
         except (EOFError, KeyboardInterrupt):
-            click.echo()
+            if prompt:
+                click.echo()
             return
         if text.strip():
             yield text

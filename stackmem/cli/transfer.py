@@ -38,9 +38,9 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Pat
 def import_(files: tuple[str, ...], owner: str, both_speakers: bool, as_json: bool) -> None:
     """Take conversations, or an export, from JSON lines.
 
-    A line of a conversation is {"session", "at", "role": "user" or "assistant", "text"}. The same file twice adds
-    nothing. The command returns when everything is remembered; Ctrl-C loses nothing, a server or the next command
-    goes on.
+    A line of a conversation is {"session", "at", "role": "user" or "assistant", "text"}; a line that is not valid is
+    named and skipped. The same file twice adds nothing. The command returns when everything is remembered; Ctrl-C loses
+    nothing: a server, or the same command again, goes on.
     """
     settings = load_settings()
     results = []
@@ -59,6 +59,9 @@ def import_(files: tuple[str, ...], owner: str, both_speakers: bool, as_json: bo
         print_json({"files": results, "states": states})
     else:
         click.echo("Remembered: " + ", ".join(f"{number} turns {state}" for state, number in states.items()) + ".")
+    useless = [result["file"] for result in results if _is_useless(result)]
+    if useless:
+        raise StackmemError(f"{', '.join(useless)}: no line could be used.")
 
 
 def _read(file: str, importer: Importer) -> Imported:
@@ -76,6 +79,10 @@ def _summary(result: Imported) -> dict[str, Any]:
         "memories": result.memories,
         "skipped_lines": result.faults,
     }
+
+
+def _is_useless(result: dict[str, Any]) -> bool:
+    return bool(result["skipped_lines"]) and not any(result[name] for name in ("turns", "already_there", "memories"))
 
 
 def _tell(file: str, result: Imported) -> None:
@@ -133,7 +140,10 @@ def _poll(done: Callable[[], bool], still: Callable[[], bool]) -> None:
 @owner_option
 @click.option("--output", "-o", type=click.Path(dir_okay=False), help="A file; standard output where not given.")
 def export(owner: str, output: str | None) -> None:
-    """Write every session, turn and memory as JSON lines."""
+    """Write all sessions, turns and memories as JSON lines.
+
+    `stackmem import` takes them back, here or in another home folder.
+    """
     settings = load_settings()
     with store(settings), click.open_file(output or "-", "w", encoding="utf-8", atomic=bool(output)) as out:
         for line in export_lines(owner, settings.zone):

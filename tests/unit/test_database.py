@@ -77,11 +77,11 @@ def test_what_is_no_database_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SettingsError, match="STACKMEM_HOME is wrong: .* cannot be written"):
+    with pytest.raises(SettingsError, match="STACKMEM_DATABASE_URL is wrong: .* cannot be written"):
         open_database(f"sqlite:///{tmp_path}/file/stackmem.db")
 
 
-@pytest.mark.parametrize("url", ["oracle://x", "nonsense"])
+@pytest.mark.parametrize("url", ["oracle://x", "nonsense", "sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:"])
 def test_an_unknown_kind_of_database_is_refused(url: str) -> None:
     with pytest.raises(SettingsError, match="STACKMEM_DATABASE_URL is wrong"):
         open_database(url)

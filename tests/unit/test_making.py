@@ -41,8 +41,8 @@ def test_making_the_same_memory_again_makes_nothing(world: World) -> None:
 def test_two_memories_of_the_same_turns_get_different_ids(world: World) -> None:
     turns = [world.turn("一")]
     window = world.window(turns)
-    for summary in ("犬を飼っている。", "猫を飼っている。", "鳥を飼っている。"):
-        assert make_memory(kept(summary=summary), turns, window, world.clock.now(), ZONE) == 1
+    for ordinal, summary in enumerate(("犬を飼っている。", "猫を飼っている。", "鳥を飼っている。")):
+        assert make_memory(kept(summary=summary), turns, window, world.clock.now(), ZONE, ordinal=ordinal) == 1
     assert Memory.select().count() == 3
 
 

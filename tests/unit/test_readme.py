@@ -13,7 +13,7 @@ READMES = ("README.md", "README.ja.md")
 
 
 def table(name: str) -> dict[str, str]:
-    rows = re.findall(r"^\| `(STACKMEM_\w+)` \| (.*?) \| .+ \|$", (ROOT / name).read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| `(STACKMEM_\w+)` \|(.*?)\| .+ \|$", (ROOT / name).read_text("utf-8"), re.MULTILINE)
     return {setting: default.strip("` ") for setting, default in rows}
 
 

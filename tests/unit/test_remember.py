@@ -159,10 +159,10 @@ def test_japanese_is_sent_unescaped(world: World, model: ScriptedModel) -> None:
 @pytest.mark.parametrize(
     ("user", "both", "words"),
     [
-        ("こんにちは", False, "あなたは会話の記録係です"),
-        ("hello", False, "The robot"),
+        ("こんにちは", False, "スタックチャン は"),
+        ("hello", False, "スタックチャン"),
         ("こんにちは", True, "この記録は人間どうしの会話です"),
-        ("hello", True, "The other person"),
+        ("hello", True, "two people"),
     ],
 )
 def test_the_prompt_fits_the_language_and_the_speakers(
@@ -174,9 +174,10 @@ def test_the_prompt_fits_the_language_and_the_speakers(
     model.script = [segments(skip(1))]
     look(world)
     system = model.asked[0]["messages"][0]["content"]
-    assert words.lower() in system.lower() or "robot" in system.lower()
+    assert words in system
     assert "$" not in system
-    assert (("相手" if user == "こんにちは" else "other person") in system) or not both
+    assert ("スタックチャン" in system) is not both
+    assert ("会話" in system) is (user == "こんにちは")
 
 
 # --- topics ----------------------------------------------------------------------------------------------------------
@@ -506,7 +507,14 @@ def test_a_worker_that_lost_its_lease_writes_nothing(
 def test_a_turn_said_during_a_look_waits_for_the_next(world: World, model: ScriptedModel, database: Any) -> None:
     world.turns(6)
     Session.update(look_due=True).execute()
-    meanwhile(database, model, lambda: world.turn("あとから"), segments(skip(1, 2, 3), skip(4, 5, 6)))
+
+    def script(_: Any) -> Answer:
+        if len(model.asked) == 1:
+            with database.connection_context():
+                world.turn("あとから")
+        return segments(skip(1, 2, 3), skip(4, 5, 6))
+
+    model.script = script
     look(world)
     assert states()[-1] == "pending"
     assert len(model.prompts) == 2  # it was due at once: another session of the owner had begun
@@ -553,7 +561,7 @@ ANSWERS = st.text(st.characters(exclude_categories=())) | PIECES
 
 
 @given(st.lists(ANSWERS, min_size=1, max_size=4), st.integers(1, 8), st.booleans())
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_no_answer_whatever_loses_a_turn(
     world: World, model: ScriptedModel, answers: list[str], count: int, ended: bool
 ) -> None:
@@ -562,7 +570,7 @@ def test_no_answer_whatever_loses_a_turn(
     model.script = lambda _: content(answers[len(model.asked) % len(answers)])
     if ended:
         end(world, name)
-    for _ in range(12):
+    for _ in range(6):
         look(world, name)
         world.clock.advance(minutes=15)
     rows = list(Turn.select().where(Turn.session == turns[0].session_id))
