@@ -3,6 +3,7 @@
 import logging
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,7 +27,13 @@ RENEW = 30  # seconds
 
 # WAL: readers never wait for the writer. FULL: an acknowledged turn survives a power cut.
 # secure_delete: what is forgotten is overwritten. https://sqlite.org/pragma.html
-PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "busy_timeout": 10_000, "foreign_keys": 1, "secure_delete": 1}
+PRAGMAS: dict[str, Any] = {
+    "journal_mode": "wal",
+    "synchronous": "full",
+    "busy_timeout": 10_000,
+    "foreign_keys": 1,
+    "secure_delete": 1,
+}
 
 
 def open_database(url: str) -> Any:
@@ -70,6 +77,7 @@ def _sqlite(url: str) -> Any:
 def migrate(database: Any) -> list[str]:
     """Apply the numbered migrations not yet applied; return their names."""
     runner = Runner(database, str(Path(__file__).parent / "migrations"))
+    _switch_to_wal(database)
     with database.connection_context():
         unknown = [row.name for row in runner.status() if row.path is None]
         if unknown:
@@ -78,6 +86,20 @@ def migrate(database: Any) -> list[str]:
             return []
         with _migration_lock(database):
             return list(runner.up())
+
+
+def _switch_to_wal(database: Any) -> None:
+    # The first connection to a new file switches it to WAL, and SQLite does not wait for the lock that this needs:
+    # of two processes that start at once, one would fail. https://sqlite.org/wal.html
+    end = time.monotonic() + PRAGMAS["busy_timeout"] / 1000
+    while True:
+        try:
+            with database.connection_context():
+                return
+        except peewee.OperationalError as exc:
+            if "locked" not in str(exc) or time.monotonic() > end:
+                raise
+        time.sleep(0.02)
 
 
 @contextmanager

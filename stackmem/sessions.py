@@ -61,7 +61,7 @@ def close(owner: str, name: str, now: datetime) -> Sequence[int]:
     """End the open sequence of a session; return the ids ended (none when it had ended). Raises NotFound."""
     rows = list(Session.select().where(Session.owner == owner, Session.name == name))
     if not rows:
-        raise NotFound(f"There is no session {name!r}.")
+        raise NotFound(f"There is no session {name[:40]!r}.")
     open_rows = [row for row in rows if row.ended_at is None]
     for row in open_rows:
         end(row, now)

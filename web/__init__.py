@@ -16,7 +16,7 @@ BODY_LIMIT = 1024 * 1024  # bytes of a JSON body; an import has its own limit
 class AnyText(BaseConverter):
     """A part of a path that may hold slashes, at its beginning and in a row too: a session may have any name."""
 
-    regex = ".+"
+    regex = r"[\s\S]+"
     part_isolating = False
 
 

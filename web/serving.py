@@ -1,5 +1,6 @@
 """Waitress as a robot's memory needs it: threads, limits, and errors of the protocol as problem details too."""
 
+import re
 import resource
 import socket
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import waitress
 from flask import Flask
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
 from waitress.task import ErrorTask
 
 from web.problems import SENTENCES, problem_body
@@ -31,10 +33,21 @@ class ProblemTask(ErrorTask):
         self.write(body)
 
 
+class Parser(HTTPRequestParser):
+    """Takes addresses with unescaped UTF-8 too: MicroPython's ``requests`` sends them as they are."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Read the request line and the headers."""
+        line, end, rest = header_plus.partition(b"\r\n")
+        line = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % byte[0][0], line)
+        super().parse_header(line + end + rest)
+
+
 class Channel(HTTPChannel):
     """A connection whose protocol errors are problem details."""
 
     error_task_class = ProblemTask
+    parser_class = Parser
 
 
 def make_server(app: Flask, listening: socket.socket) -> Any:

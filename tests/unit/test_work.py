@@ -333,6 +333,12 @@ def delivered(new_database: Callable[[], Any], embedder: UseEmbedder) -> Callabl
 ORDERLY = [*HINTS, *HINTS[3:]]
 
 
+@pytest.fixture
+def orderly(delivered: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The outcome where every hint comes once, in order."""
+    return delivered(ORDERLY)
+
+
 @given(DELIVERIES)
 @example(HINTS[::-1] * 2)
 @example(
@@ -340,17 +346,13 @@ ORDERLY = [*HINTS, *HINTS[3:]]
 )
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_order_and_duplication_of_hints_gives_one_memory_and_one_point(
-    delivered: Callable[[list[Any]], tuple[Any, ...]], deliveries: list[Any]
+    delivered: Callable[[list[Any]], tuple[Any, ...]], orderly: tuple[Any, ...], deliveries: list[Any]
 ) -> None:
     memories, turns, points, sources = delivered(deliveries)
     assert len(memories) >= 4
     assert set(turns) <= {"kept", "skipped"}
     assert {row[0]: row[3] for row in memories} == points
-    ids = [row[0] for row in memories]
-    assert ids == [row[0] for row in delivered(ORDERLY)[0]]
-    assert turns == delivered(ORDERLY)[1]
-    if not any(hint == Hint("remember", 2) for hint in deliveries):
-        assert (memories, turns, points, sources) == delivered(ORDERLY)
+    assert (memories, turns, points, sources) == orderly
 
 
 def test_deliveries_in_order_once_or_thrice_give_the_same(delivered: Callable[[list[Any]], tuple[Any, ...]]) -> None:
