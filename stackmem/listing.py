@@ -43,13 +43,14 @@ def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, An
         key = entity_key(wanted["entity"] or "")
         named = MemoryEntity.select(MemoryEntity.memory).where(MemoryEntity.owner == owner, MemoryEntity.key == key)
         rows = rows.where(Memory.id.in_(named))
+    happened = said = Memory.owner == owner
     if wanted.get("since"):
         since = read_time(wanted["since"], zone)
-        rows = rows.where((Memory.occurred_to >= since) | (Memory.said_at >= since))
+        happened, said = happened & (Memory.occurred_to >= since), said & (Memory.said_at >= since)
     if wanted.get("until"):
         until = read_time(wanted["until"], zone, end_of_day=True)
-        rows = rows.where((Memory.occurred_from <= until) | (Memory.said_at <= until))
-    found = list(rows.order_by(Memory.said_at.desc(), Memory.id).limit(limit))
+        happened, said = happened & (Memory.occurred_from <= until), said & (Memory.said_at <= until)
+    found = list(rows.where(happened | said).order_by(Memory.said_at.desc(), Memory.id).limit(limit))
     return {"memories": shapes.memory_lines(found, zone), "count": len(found)}
 
 

@@ -1,6 +1,6 @@
 """Reading what a chat model wrote: thinking, JSON, tool calls and replies. Pure, never raises, linear in the text.
 
-"Row 12" and the like are the rows of the table of model servers' habits in docs/chat-models.md.
+"Row 12" and the like are the rows of the table of model servers' habits (docs/chat-models.md).
 """
 
 import re

@@ -95,7 +95,7 @@ class Restore:
         """Take one line. Raises InvalidInput with what is wrong with it."""
         kinds: dict[str, type[_Line]] = {"session": SessionLine, "turn": TurnLine, "memory": MemoryLine}
         kind = value.get("kind")
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise InvalidInput('"kind" must be session, turn or memory.')
         try:
             line: Any = kinds[kind].model_validate(clean_json(value))

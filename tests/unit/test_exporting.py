@@ -16,7 +16,8 @@ def test_sessions_turns_and_memories_come_in_this_order_oldest_first(world: Worl
     lines = [json.loads(line) for line in export_lines("home", ZONE)]
     assert [line["kind"] for line in lines] == ["session"] * 2 + ["turn"] * 3 + ["memory"] * 2
     turn, memory = lines[2], lines[5]
-    assert {name: turn[name] for name in ("turn_id", "session_id", "at", "user", "reply", "emotion", "action", "state")} == {
+    names = ("turn_id", "session_id", "at", "user", "reply", "emotion", "action", "state")
+    assert {name: turn[name] for name in names} == {
         "turn_id": 1, "session_id": "old", "at": "2026-07-01T10:00:00+09:00", "user": "PCを買った",
         "reply": "そうなんだ", "emotion": "neutral", "action": "none", "state": "kept",
     }  # fmt: skip

@@ -192,8 +192,7 @@ def test_memories_whose_owner_row_is_missing_stop_no_start(world: World, embedde
 
 
 def reindex_job(world: World, **arguments: Any) -> Job:
-    job = Job.create(kind="reindex", created_at=world.clock.now(), arguments=arguments)
-    return job  # type: ignore[no-any-return]
+    return Job.create(kind="reindex", created_at=world.clock.now(), arguments=arguments)  # type: ignore[no-any-return]
 
 
 def test_a_reindex_job_keeps_its_progress_and_ends_done(world: World) -> None:

@@ -1,0 +1,133 @@
+"""Settings in, a runtime out."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackmem import sessions
+from stackmem.adapters.edge_index import EdgeStore
+from stackmem.adapters.local_index import LocalStore
+from stackmem.adapters.offline import OfflineChat
+from stackmem.adapters.openai_chat import OpenAIChat
+from stackmem.bootstrap import Runtime, build, chat_model, index_store, make_home, memory_model
+from stackmem.clock import SystemClock
+from stackmem.config import Settings, load_settings
+from stackmem.converse import Said
+from stackmem.exceptions import Busy, SettingsError
+from stackmem.models import Turn
+from stackmem.ports import Hint
+from tests.fakes import FixedClock
+from tests.scripted import ScriptedServer, say
+from tests.unit.world import Hints
+
+
+def settings(tmp_path: Path, **more: Any) -> Settings:
+    return load_settings(home=tmp_path / "home", **more)
+
+
+def runtime(tmp_path: Path, owns_index: bool = True, **more: Any) -> Runtime:
+    return build(settings(tmp_path, **more), owns_index=owns_index, lock_wait_s=0)
+
+
+def test_all_defaults_make_a_whole_runtime(tmp_path: Path) -> None:
+    built = runtime(tmp_path)
+    with built.database.connection_context():
+        built.work.start()
+        turn = built.conversation.turn(Said("home", "昨日富士通のPCを12万円で買ったよ"))
+        assert (turn.model, turn.state) == ("offline", "pending")
+        sessions.close("home", turn.session.name, built.clock.now())
+        built.work.drain(lambda: Turn.get_by_id(turn.id).state == "kept")
+        built.work.index_memories("home")
+        found = built.conversation.turn(Said("home", "富士通のPCはいくらだったっけ", "another session"))
+        assert found.searched
+        assert len(found.memory_ids) == 1
+    assert isinstance(built.clock, SystemClock)
+    assert built.index.kind == "edge"
+    built.close()
+    assert built.index.current is None
+
+
+def test_clock_queue_and_database_may_be_given(tmp_path: Path) -> None:
+    clock, queue = FixedClock(), Hints()
+    first = build(settings(tmp_path), owns_index=False, clock=clock, queue=queue)
+    assert (first.clock, first.conversation.queue, first.work.queue) == (clock, queue, queue)
+    again = build(settings(tmp_path), owns_index=False, database=first.database)
+    assert again.database is first.database
+    again.conversation.queue.put(Hint("index", "home"))  # dropped: the rows know what waits
+    assert queue.hints == []
+
+
+def test_a_process_without_the_index_takes_no_lock(tmp_path: Path) -> None:
+    owner, other = runtime(tmp_path), runtime(tmp_path, owns_index=False)
+    assert (other.index.current, other.index.kind) == (None, "none")
+    other.close()
+    owner.close()
+
+
+def test_a_second_owner_of_the_index_is_refused(tmp_path: Path) -> None:
+    first = runtime(tmp_path)
+    with pytest.raises(Busy):
+        runtime(tmp_path)
+    first.close()
+    runtime(tmp_path).close()
+
+
+def test_an_index_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match="STACKMEM_INDEX_URL"):
+        runtime(tmp_path, index_url=f"edge:{tmp_path}/file/index")
+
+
+def test_the_home_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    made = settings(tmp_path)
+    make_home(made)
+    assert stat.S_IMODE(made.home.stat().st_mode) == 0o700
+    assert list(made.home.iterdir()) == []
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "home").touch()
+    with pytest.raises(SettingsError, match="STACKMEM_HOME is wrong: .* cannot be written"):
+        make_home(settings(tmp_path))
+
+
+def test_the_kind_of_index_is_as_set(tmp_path: Path) -> None:
+    for url, kind in (("edge:", EdgeStore), ("local:", LocalStore)):
+        assert isinstance(index_store(settings(tmp_path, index_url=url), 0), kind)
+
+
+SET = {"chat_base_url": "http://chat/v1", "chat_api_key": "k1", "chat_model": "qwen", "chat_extra_body": '{"a": 1}'}
+
+
+def parts(model: Any) -> tuple[Any, ...]:
+    return model._base_url, model._api_key, model.name, model._extra_body
+
+
+def test_without_a_model_the_offline_rules_talk_and_remember(tmp_path: Path) -> None:
+    assert isinstance(chat_model(settings(tmp_path)), OfflineChat)
+    assert isinstance(memory_model(settings(tmp_path)), OfflineChat)
+
+
+def test_the_memory_model_is_the_chats_unless_it_is_set(tmp_path: Path) -> None:
+    chat, memory = chat_model(settings(tmp_path, **SET)), memory_model(settings(tmp_path, **SET))
+    assert parts(chat) == parts(memory) == ("http://chat/v1", "k1", "qwen", {"a": 1})
+    own = {"memory_base_url": "http://m/v1", "memory_api_key": "k2", "memory_model": "big", "memory_extra_body": "{}"}
+    assert parts(memory_model(settings(tmp_path, **SET, **own))) == ("http://m/v1", "k2", "big", {})
+    assert isinstance(memory_model(settings(tmp_path, **SET, memory_model="offline")), OfflineChat)
+
+
+@pytest.mark.parametrize("mode", ["native", "json"])
+def test_the_model_that_is_set_talks_in_the_mode_that_is_set(tmp_path: Path, mode: str) -> None:
+    with ScriptedServer([say("やあ")]) as server:
+        built = runtime(tmp_path, owns_index=False, chat_base_url=server.base_url, chat_model="qwen", tool_mode=mode)
+        with built.database.connection_context():
+            assert built.conversation.turn(Said("home", "こんにちは")).reply == "やあ"
+        assert isinstance(built.chat, OpenAIChat)
+        built.chat.close()
+        assert ("tools" in server.requests[0].json) is (mode == "native")
+
+
+def test_the_offline_rules_always_call_tools(tmp_path: Path) -> None:
+    assert runtime(tmp_path, owns_index=False, tool_mode="json").conversation.thinker.tool_mode == "native"

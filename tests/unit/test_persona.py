@@ -1,0 +1,141 @@
+"""Who the robot is, and the prompts: every one is rendered here."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from stackmem.exceptions import SettingsError
+from stackmem.persona import (
+    Persona,
+    language_of,
+    load_persona,
+    prompt_file,
+    prompt_version,
+    render,
+    tools,
+    turn_prompt,
+)
+
+PROMPTS = sorted(path.name for path in resources.files("persona.prompts").iterdir() if path.name.endswith(".md"))
+VALUES = {
+    "name": "スタックチャン", "first_person": "ぼく", "tone": "明るい。", "reply_characters": 120, "form": "F",
+    "now": "2026-07-23T10:00:00+09:00", "zone": "Asia/Tokyo", "emotions": "neutral / happy", "actions": "none / nod",
+    "robot": "スタックチャン", "robot_rule": "R", "result": "{}", "text": "いくら？",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_every_prompt_renders_without_a_placeholder_left(name: str) -> None:
+    text = render(name, **VALUES)
+    assert text
+    assert "$" not in text
+    assert text == text.strip()
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_every_prompt_is_there_in_both_languages(name: str) -> None:
+    base, language, _ = name.split(".")
+    assert f"{base}.{'en' if language == 'ja' else 'ja'}.md" in PROMPTS
+
+
+@pytest.mark.parametrize("mode", ["native", "json"])
+@pytest.mark.parametrize("language", ["ja", "en"])
+def test_the_turns_prompt_holds_the_persona_its_ids_and_the_time(mode: str, language: str) -> None:
+    persona = load_persona("stackchan").model_copy(update={"language": language})
+    text = turn_prompt(persona, "2026-07-23T10:00:00+09:00", "Asia/Tokyo", mode)
+    for part in (persona.name, persona.first_person, persona.tone, "120", "2026-07-23T10:00", "Asia/Tokyo"):
+        assert part in text
+    for identifier in persona.emotions + persona.actions:
+        assert identifier in text
+
+
+def test_a_placeholder_without_value_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        render("turn.ja.md", name="x")
+
+
+@pytest.mark.parametrize("language", ["ja", "en"])
+def test_there_are_two_tools_with_the_arguments_of_the_design(language: str) -> None:
+    search, read = tools(language)  # type: ignore[arg-type]
+    assert search["function"]["name"] == "search_memory"
+    assert list(search["function"]["parameters"]["properties"]) == [
+        "query", "entities", "memory_type", "since", "until", "exact",
+    ]  # fmt: skip
+    assert search["function"]["parameters"]["required"] == ["query"]
+    assert read["function"]["name"] == "read_memory_source"
+    assert list(read["function"]["parameters"]["properties"]) == ["memory_ids", "around"]
+    assert json.dumps(tools("ja")) != json.dumps(tools("en"))
+
+
+def test_the_version_of_a_prompt_is_that_of_its_text() -> None:
+    assert len(prompt_version("remember.ja.md")) == 8
+    assert prompt_version("remember.ja.md") != prompt_version("remember.en.md")
+    assert "segments" in prompt_file("remember.ja.md")
+
+
+def test_a_persona_is_found_by_name_or_by_its_files_path(tmp_path: Path) -> None:
+    assert load_persona("stackchan").name == "スタックチャン"
+    path = tmp_path / "aibo.toml"
+    path.write_text('name = "アイボ"\nlanguage = "en"\nfallback = ["Sorry."]\n', "utf-8")
+    persona = load_persona(str(path))
+    assert (persona.name, persona.language, persona.emotions, persona.actions) == (
+        "アイボ",
+        "en",
+        ["neutral"],
+        ["none"],
+    )
+    assert persona.fallback_line(7) == "Sorry."
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("name = ", "cannot be read"),
+        ('fallback = ["x"]', "name: Field required"),
+        ('name = ""\nfallback = ["x"]', "name: "),
+        ('name = "x"\nfallback = []', "fallback: "),
+        ('name = "x"\nfallback = ["x"]\nlanguage = "fr"', "language: "),
+        ('name = "x"\nfallback = ["x"]\nservo = 3', "servo: Extra inputs are not permitted"),
+        ('name = "x"\nfallback = ["x"]\nreply_characters = 5', "reply_characters: "),
+    ],
+)
+def test_a_wrong_persona_stops_the_start_with_one_line(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(SettingsError, match="^STACKMEM_PERSONA is wrong: ") as caught:
+        load_persona(str(path))
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nobody", "/no/such/file.toml", "../../etc/passwd"])
+def test_an_unknown_persona_stops_the_start_with_one_line(name: str) -> None:
+    with pytest.raises(SettingsError, match="STACKMEM_PERSONA is wrong: .* cannot be read"):
+        load_persona(name)
+
+
+def test_a_file_that_is_no_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_persona(str(tmp_path / "p.toml"))
+
+
+def test_fallback_lines_take_turns() -> None:
+    persona = Persona(name="x", fallback=["a", "b"])
+    assert [persona.fallback_line(number) for number in (1, 2, 3)] == ["b", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "language"),
+    [
+        (["hello", "やあ"], "ja"),
+        (["ｱｲﾎﾞ"], "ja"),
+        (["漢字"], "ja"),
+        (["hello", "Привет"], "en"),
+        ([], "en"),
+        ([""], "en"),
+    ],
+)
+def test_one_japanese_letter_makes_a_talk_japanese(texts: list[str], language: str) -> None:
+    assert language_of(texts) == language
