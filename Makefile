@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 INSTALLED := $(VENV)/.installed
 CHECKS_INSTALLED := $(VENV)/.installed-checks
 # For `run`: options of `stackmem up`. For `test`: options of pytest (then coverage is left out).

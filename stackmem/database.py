@@ -150,20 +150,20 @@ def lease(name: str, clock: Clock) -> Iterator[Held | None]:
     now = clock.now()
     held = Held(name, uuid.uuid4().hex, clock)
     row = {"name": name, "holder": held.holder, "until": now + timedelta(seconds=LEASE)}
-    with transaction():
-        Lease.delete().where(Lease.name == name, Lease.until < now).execute()
-        taken = Lease.insert(row).on_conflict_ignore().execute()
-        mine = Lease.select().where(Lease.name == name, Lease.holder == held.holder).exists()
-    if not mine:
-        log.debug("%s is held by another worker (%s)", name, taken)
-        yield None
-        return
     stop = threading.Event()
     renewer = threading.Thread(target=held._renew, args=(stop,), name=f"lease {name}", daemon=True)
-    renewer.start()
-    try:
-        yield held
+    try:  # from the insert on: Ctrl-C comes most often while a commit waits for the disk
+        with transaction():
+            Lease.delete().where(Lease.name == name, Lease.until < now).execute()
+            Lease.insert(row).on_conflict_ignore().execute()
+            mine = Lease.select().where(Lease.name == name, Lease.holder == held.holder).exists()
+        if mine:
+            renewer.start()
+        else:
+            log.debug("%s is held by another worker", name)
+        yield held if mine else None
     finally:
         stop.set()
-        renewer.join()
         Lease.delete().where(Lease.name == name, Lease.holder == held.holder).execute()
+        if renewer.ident is not None:
+            renewer.join()

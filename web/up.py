@@ -152,6 +152,11 @@ def _announce(settings: Settings, bound: Bound, key: str) -> Path:
 
 def _stop_on_signals() -> None:
     def stop(signum: int, _: Any) -> None:
+        # Stopping takes seconds at most: a second signal must not cut it off in the middle.
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt  # what waitress ends its loop by
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in the background of a shell
+        signal.signal(signal.SIGINT, stop)

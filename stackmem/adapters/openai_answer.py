@@ -34,7 +34,7 @@ def read_completion(body: bytes, request: ChatRequest) -> tuple[ChatAnswer, bool
     if choice.get("finish_reason") == "content_filter" and not content and not native:
         raise ContentRefused
     calls = tuple(_with_ids(native, request.messages))
-    thought = bool(reasoning.strip()) or len(content) < len(spoken.strip()) and "</think>" in spoken
+    thought = bool(reasoning.strip()) or _holds_thinking(spoken)
     usage = value.get("usage")
     return ChatAnswer(content, calls, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")), thought
 
@@ -67,6 +67,14 @@ def _text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
+
+
+def _holds_thinking(spoken: str) -> bool:
+    """Tell whether there are words in the thinking; many a server sends an empty block where thinking is off."""
+    text, closed, _ = spoken.rpartition("</think>")
+    text = text if closed else spoken
+    _, opened, inside = text.partition("<think>")
+    return bool((inside if opened else text if closed else "").strip())
 
 
 def _answer_in_reasoning(reasoning: str) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from stackmem.adapters.openai_answer import read_completion
 from stackmem.adapters.openai_errors import Complaints, ContentRefused, Refused
@@ -180,7 +181,12 @@ def _settle(answer: "Future[ChatAnswer]", work: Callable[[], ChatAnswer]) -> Non
 
 
 def _check(complaints: Complaints, base_url: str, api_key: str) -> None:
-    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", base_url):
-        raise SettingsError(str(complaints.bad_address()))
+    """Raise SettingsError, without showing the key, where address or key cannot go into any request."""
+    try:
+        port = urlsplit(base_url).port
+    except ValueError:  # no number, above 65535, or half an IPv6 address
+        port = 0
+    if port == 0 or not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", base_url):
+        raise complaints.bad_address()
     if not re.fullmatch(r"[!-~]*", api_key):
         raise SettingsError(f"{complaints.prefix}_API_KEY holds characters that no key has (spaces, or not ASCII).")

@@ -5,11 +5,11 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from stackmem.exceptions import PermanentError, StackmemError, TransientError
+from stackmem.exceptions import PermanentError, SettingsError, StackmemError, TransientError
 
 _WORDS_LIMIT = 300  # characters of the server's words in a message of ours
 _MESSAGE_KEYS = ("message", "msg", "error", "errors", "detail", "error_message")
@@ -82,7 +82,7 @@ class Complaints:
 
     prefix: str  # of the settings, e.g. STACKMEM_CHAT
     base_url: str
-    api_key: str
+    api_key: str = field(repr=False)
 
     def refused(self, refused: Refused) -> StackmemError:
         """Return the error for a server's refusal (rows 2 to 5, 22, 23)."""
@@ -117,9 +117,9 @@ class Complaints:
         """Return the error for an answer that was not whole in time (row 23)."""
         return TransientError(f"{self._server} did not answer in time.")
 
-    def bad_address(self) -> PermanentError:
+    def bad_address(self) -> SettingsError:
         """Return the error for an address that no request can be sent to."""
-        return PermanentError(f"No request can be sent to {self._url}: it must be http(s)://host[:port]/path.")
+        return SettingsError(f"No request can be sent to {self._url}: it must be http(s)://host[:port]/path.")
 
     @property
     def _url(self) -> str:

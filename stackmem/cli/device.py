@@ -19,7 +19,10 @@ def devices() -> None:
 @owner_option
 @json_option
 def add(name: str, owner: str, as_json: bool) -> None:
-    """Add a robot or a client and show its token, once; it will see the memories of this owner alone."""
+    """Add a robot or a client and show its token, once.
+
+    With the token it talks as this owner, and sees the memories of no other.
+    """
     settings = load_settings()
     with store(settings):
         token = known.add(name, owner, SystemClock().now())

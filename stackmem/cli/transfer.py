@@ -145,6 +145,8 @@ def export(owner: str, output: str | None) -> None:
     `stackmem import` takes them back, here or in another home folder.
     """
     settings = load_settings()
-    with store(settings), click.open_file(output or "-", "w", encoding="utf-8", atomic=bool(output)) as out:
+    # A file is there whole or not at all; a device or a pipe must not be replaced by one.
+    whole = output is not None and output != "-" and (Path(output).is_file() or not Path(output).exists())
+    with store(settings), click.open_file(output or "-", "w", encoding="utf-8", atomic=whole) as out:
         for line in export_lines(owner, settings.zone):
             out.write(line + "\n")

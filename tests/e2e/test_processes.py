@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.adapters.folder_lock import FolderLock
 from tests.checking import check_store, rows
 from tests.running import PATIENCE, RunningServer, command, environment, json_of, until
 from tests.scripted import ScriptedServer, hang
@@ -33,6 +34,17 @@ def check_refused(done: Done, *words: str) -> None:
 
 def start(home: Path, **settings: str) -> Done:
     return command(home, "up", "--port", "0", **settings)
+
+
+def up(home: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a server whose output the test reads."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "stackmem", "up", *arguments],
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -66,25 +78,20 @@ def test_a_port_in_use_is_named(home: Path) -> None:
     assert not (home / "server.json").exists()
 
 
-def test_two_servers_that_take_one_port_together_do_not_both_start(home: Path) -> None:
+def test_of_two_servers_that_bind_one_port_at_once_only_one_starts(home: Path) -> None:
+    lock = FolderLock(home / "index", wait_s=0)
+    lock.acquire()
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", 0))
-        port = str(other.getsockname()[1])
-        # Bound but not listening yet: on Linux the second one can bind as well, but only one can listen.
-        with subprocess.Popen(
-            [sys.executable, "-m", "stackmem", "up", "--port", port],
-            env=environment(home),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            until((home / "index" / "LOCK").exists, "it is past the binding")
+        with up(home, "--port", str(other.getsockname()[1])) as process:
+            assert process.stderr
+            waiting = process.stderr.readline()
+            # Both have bound it, which Linux allows as long as nobody listens.
             other.listen()
+            lock.release()
             out, error = process.communicate(timeout=PATIENCE)
-    if "is ready" in out:  # pragma: no cover: it was the faster one
-        pytest.fail("it listened before the test did; nothing was shown")
-    check_refused(subprocess.CompletedProcess([], process.returncode, out, error), "cannot listen")
+    check_refused(subprocess.CompletedProcess([], process.returncode, out, waiting + error), "cannot listen", "in use")
 
 
 @pytest.mark.parametrize("host", ["999.1.1.1", "no.such.host.invalid", "x" * 300, "192.0.2.254", "ü" * 70, "a b"])
@@ -185,7 +192,6 @@ def second_of(server: RunningServer) -> RunningServer:
         ("prompt_tokens", "1"),
         ("tool_mode", "magic"),
         ("embedder", "none"),
-        ("home", "~nobody-of-this-name/x"),
     ],
 )
 def test_a_wrong_setting_stops_the_start_with_one_line_that_names_it(home: Path, name: str, value: str) -> None:
@@ -193,6 +199,14 @@ def test_a_wrong_setting_stops_the_start_with_one_line_that_names_it(home: Path,
     if "key" not in name:
         return
     assert value not in start(home, **{name: value}).stderr
+
+
+def test_a_home_of_nobody_is_named(home: Path) -> None:
+    (home.parent / ".env").write_text("STACKMEM_HOME=~nobody-of-this-name/x\n")
+    environ = {name: value for name, value in environment(home).items() if name != "STACKMEM_HOME"}
+    up = [sys.executable, "-m", "stackmem", "up", "--port", "0"]
+    done = subprocess.run(up, env=environ, cwd=home.parent, capture_output=True, text=True, check=False)
+    check_refused(done, "STACKMEM_HOME", "no such user")
 
 
 def test_a_wrong_setting_stops_every_other_command_too(home: Path) -> None:
@@ -335,13 +349,7 @@ def test_a_signal_stops_the_server_within_seconds(home: Path, number: signal.Sig
 
 
 def test_a_signal_before_it_is_ready_stops_it_too(running: RunningServer) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "stackmem", "up", "--port", "0"],
-        env=environment(running.home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with up(running.home, "--port", "0") as process:
         assert process.stderr
         assert "waiting up to 30 s" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
