@@ -236,7 +236,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, message: dict[str, Any], request: dict[str, Any]) -> None:
         self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
         for chunk in _chunks(message, bool((request.get("stream_options") or {}).get("include_usage"))):
-            self.wfile.write(b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n")
+            self.wfile.write(
+                b"data: " + json.dumps(chunk, ensure_ascii=False).encode(errors="backslashreplace") + b"\n\n"
+            )
         self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
 
@@ -252,7 +254,9 @@ def _whole(message: dict[str, Any]) -> bytes:
     """Return a completion's body around a message of the assistant."""
     choice = {"index": 0, "message": message, "finish_reason": _finish(message)}
     completion = {"object": "chat.completion", "model": "scripted", "choices": [choice], "usage": _USAGE}
-    return json.dumps({"id": f"chatcmpl-{next(_ids)}", "created": 0, **completion}, ensure_ascii=False).encode()
+    return json.dumps({"id": f"chatcmpl-{next(_ids)}", "created": 0, **completion}, ensure_ascii=False).encode(
+        errors="backslashreplace"
+    )
 
 
 def _chunks(message: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:

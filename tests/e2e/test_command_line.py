@@ -1,6 +1,7 @@
 """The command line, with and without a running server: the same answers, two owners that never mix, nothing lost."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -355,10 +356,33 @@ def test_what_is_exported_and_imported_elsewhere_is_exported_the_same(told: Path
 
 def test_an_export_that_cannot_be_written_is_named(told: Path) -> None:
     check_error(command(told, "export", "-o", str(told / "no" / "such" / "folder.jsonl")), 1, "No such file")
-    if Path("/dev/full").is_char_device():
-        check_error(command(told, "export", "-o", "/dev/full"), 1, "No space left")
-        assert Path("/dev/full").is_char_device()
     check_error(command(told, "export", "-o", str(told)), 2)
+
+
+def test_an_export_into_a_pipe_leaves_it_a_pipe(told: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        assert ok(told, "export", "-o", str(pipe)) == ""
+        out, _ = reader.communicate(timeout=PATIENCE)
+    assert pipe.is_fifo()
+    assert out == ok(told, "export")
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="There is no /dev/full here (it is Linux's).")
+@pytest.mark.parametrize("arguments", [("export",), ("memories", "list"), ("status", "--json")])
+def test_a_full_disk_is_named(told: Path, arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "stackmem", *arguments],
+            env=environment(told),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "Error: No space left on device.\n")
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(told: Path) -> None:
