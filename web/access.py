@@ -58,12 +58,22 @@ def _identify() -> Response | None:
 
 def is_local() -> bool:
     """Tell whether the request comes from this machine itself, not through a proxy on it."""
-    forwarded = any(
-        name.lower() == "forwarded" or name.lower().startswith("x-forwarded-") for name, _ in request.headers
-    )
+    forwarded = any(name == "FORWARDED" or name.startswith("X_FORWARDED_") for name in _header_names())
     try:
         address = ipaddress.ip_address(request.remote_addr or "")
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback and not forwarded
+
+
+def _header_names() -> set[str]:
+    """Return the names of all headers that came, as ``X_FORWARDED_FOR``.
+
+    `waitress-serve` takes a proxy's out of what the app gets (unless --no-clear-untrusted-proxy-headers is given), and
+    everybody behind the proxy would look like this machine. The request inside waitress still has them.
+    """
+    names = {name.upper().replace("-", "_") for name, _ in request.headers}
+    channel = getattr(request.environ.get("waitress.client_disconnected"), "__self__", None)
+    served = getattr(channel, "requests", None)
+    return names | set(served[0].headers) if served else names

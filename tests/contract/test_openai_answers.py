@@ -1,15 +1,21 @@
 """What OpenAIChat makes of the answers of servers seen in the wild; "row" as in docs/chat-models.md."""
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stackmem.ports import ChatAnswer, ToolCall
+from stackmem.adapters.openai_answer import read_completion
+from stackmem.adapters.openai_errors import ContentRefused, Refused
+from stackmem.ports import ChatAnswer, ChatRequest, ToolCall
 from tests.contract.chatting import (
     CALL_TEXT,
     HELLO,
     SAID,
+    SEARCH,
     answer_to,
     ask,
     chatting,
@@ -160,3 +166,33 @@ def test_content_in_parts_is_joined_and_lone_surrogates_do_not_come_in() -> None
     parts = [{"type": "text", "text": "は"}, {"type": "text", "text": "い\ud800"}, "x", {"text": None}]
     body = json.dumps({"choices": [{"message": {"content": parts, "tool_calls": {}}}]}).encode()
     assert answer_to(raw(body)).content == "はい\ufffd"
+
+
+KEYS = st.sampled_from(
+    ["choices", "message", "content", "tool_calls", "function", "name", "arguments", "error", "code", "id", "text"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from([CALL_TEXT, SAID]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON, JSON, st.sampled_from(["whole", "choice", "message"]))
+def test_any_json_is_an_answer_or_a_refusal(value: Any, other: Any, place: str) -> None:
+    message = {"content": other, "tool_calls": value, "reasoning_content": other}
+    choice = value if place == "choice" else {"message": message, "finish_reason": other}
+    body = value if place == "whole" else {"choices": [choice], "usage": other}
+    request = ChatRequest(HELLO, "turn", 1, tools=[SEARCH])
+    try:
+        answer, _ = read_completion(json.dumps(body).encode(), request)
+    except (Refused, ContentRefused):
+        return
+    answer.content.encode()
+    assert all(wanted.name == "search_memory" and wanted.id for wanted in answer.tool_calls)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_answer_or_a_refusal(body: bytes) -> None:
+    with contextlib.suppress(Refused):
+        read_completion(body, ChatRequest(HELLO, "turn", 1))

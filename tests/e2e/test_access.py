@@ -1,7 +1,10 @@
 """Who may talk to the memory, and whose memories they see."""
 
 import json
+import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.running import RunningServer, command, json_of
+from tests.running import RunningServer, command, environment, json_of, until
 from tests.wire import Answer, check_problem, send
 from web.banner import lan_address
 
@@ -221,6 +224,32 @@ def test_what_comes_through_a_proxy_needs_a_token(world: World, header: dict[str
     check_problem(world.ask("GET", "/v1/sessions", local=True, **header), 401)
     token = {"authorization": f"Bearer {world.tokens['alice']}"}
     assert world.ask("GET", "/v1/sessions", local=True, **header, **token).status == 200
+
+
+def test_another_web_server_does_not_hide_the_proxy(home: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    with subprocess.Popen(
+        [sys.executable, "-m", "waitress", f"--listen={listen}", "--call", "web:create_app"],
+        env=environment(home),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            until(lambda: _answers(f"http://{listen}"), "it answers")
+            for name in ("x_forwarded_for", "forwarded", "x_forwarded_server"):
+                check_problem(send(f"http://{listen}", "GET", "/v1/sessions", **{name: "203.0.113.9"}), 401)
+            assert send(f"http://{listen}", "GET", "/v1/sessions").status == 200
+        finally:
+            process.terminate()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return send(url, "GET", "/healthz").status == 200
+    except OSError:
+        return False
 
 
 # --- the command line's key ------------------------------------------------------------------------------------------

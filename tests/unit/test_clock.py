@@ -60,3 +60,7 @@ def test_nothing_but_invalid_input_is_raised(value: object) -> None:
 def test_times_are_shown_with_the_zone_to_the_second() -> None:
     assert show_time(datetime(2026, 7, 22, 16, 0, 0, 5, tzinfo=UTC), TOKYO) == "2026-07-23T01:00:00+09:00"
     assert show_time(None, TOKYO) is None
+
+
+def test_a_time_that_the_zone_moves_out_of_the_calendar_is_shown_in_utc() -> None:
+    assert show_time(datetime(9999, 12, 31, 23, tzinfo=UTC), TOKYO) == "9999-12-31T23:00:00+00:00"

@@ -327,7 +327,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_words_and_any_answer_give_a_stored_turn(
     world: World, model: ScriptedModel, words: str, answer: str, name: str
 ) -> None:

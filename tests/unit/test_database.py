@@ -1,5 +1,6 @@
 """Opening and migrating a store, and lending work to one worker at a time."""
 
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -7,9 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import peewee
 import pytest
 
-from stackmem.database import LEASE, Held, lease, migrate, open_database, transaction
+from stackmem.database import LEASE, Held, _switch_to_wal, lease, migrate, open_database, transaction
 from stackmem.exceptions import Conflict, SettingsError
 from stackmem.models import TABLES, Lease, Owner, Turn, proxy
 from tests.fakes import FixedClock
@@ -67,6 +69,28 @@ def test_two_starts_at_once_migrate_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(map(len, applied)) == [0, 1]
+
+
+class Locked:
+    """A database whose first connections fail."""
+
+    def __init__(self, *problems: str):
+        self.problems = list(problems)
+
+    def connection_context(self) -> contextlib.AbstractContextManager[None]:
+        if self.problems:
+            raise peewee.OperationalError(self.problems.pop(0))
+        return contextlib.nullcontext()
+
+
+def test_a_file_that_another_process_is_switching_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("stackmem.database.time.sleep", waits.append)
+    database = Locked("database is locked", "database is locked")
+    _switch_to_wal(database)
+    assert len(waits) == 2
+    with pytest.raises(peewee.OperationalError, match="disk"):
+        _switch_to_wal(Locked("database is locked", "disk I/O error"))
 
 
 def test_what_is_no_database_is_refused_in_one_line(tmp_path: Path) -> None:

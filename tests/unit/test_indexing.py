@@ -12,7 +12,6 @@ from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.exceptions import PermanentError, TransientError
 from stackmem.indexing import (
-    BATCH,
     CHARACTERS,
     WINDOWS,
     IndexHandle,
@@ -25,8 +24,8 @@ from stackmem.indexing import (
 from stackmem.making import add_sources, changed, supersede
 from stackmem.models import Memory, MemoryVector, Owner, PointDeletion, Turn
 from stackmem.ports import Fingerprint, IndexPoint, Vector
-from tests.fakes import MemoryIndex, MemoryIndexStore
-from tests.unit.world import World, again, at, sources_of
+from tests.fakes import MemoryIndexStore
+from tests.unit.world import World, again, at, points_and_vectors, sources_of
 
 CAT, PC = "ユーザーの猫の名前はモモだ。", "ユーザーは富士通のPCを13万円で買った。"
 
@@ -63,15 +62,12 @@ def world(database: Any, counting: Counting, clock: Any) -> World:
     return World(counting, OfflineChat(), clock=clock)
 
 
-def contents(world: World) -> dict[str, tuple[bytes, bytes, dict[str, Any]]]:
-    """Return all that the fake's current generation holds."""
-    current = world.index.current
-    assert isinstance(current, MemoryIndex)
-    assert current.generation is not None
-    return {
-        key: (point.summary.tobytes(), point.sources.tobytes(), point.payload)
-        for key, point in current.generation.points.items()
-    }
+BATCH = 4  # instead of 64, in the tests that fill more than one
+
+
+@pytest.fixture
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stackmem.indexing.BATCH", BATCH)
 
 
 def change(memory: Memory, **columns: Any) -> None:
@@ -132,7 +128,7 @@ def test_an_indexed_memory_has_one_point_and_stored_vectors(world: World, counti
         (memory.id, "use-512", n) for n in range(3)
     ]
     assert counting.texts[1] == "猫を飼いはじめた\nそうなんだ\n名前はモモだよ\nそうなんだ"
-    summary, sources, _ = contents(world)[memory.id]
+    summary, sources, _ = points_and_vectors(world)[memory.id]
     assert summary == bytes(rows[0].vector)
     assert sources == bytes(rows[1].vector) + bytes(rows[2].vector)
     assert not again(memory).outdated
@@ -159,12 +155,12 @@ def test_a_change_of_status_reuses_the_vectors(world: World, counting: Counting)
 def test_a_changed_text_is_embedded_again_and_it_alone(world: World, counting: Counting) -> None:
     memory = world.memory(CAT)
     world.indexed()
-    before, _, _ = contents(world)[memory.id]
+    before, _, _ = points_and_vectors(world)[memory.id]
     counting.texts.clear()
     change(memory, summary=PC)
     world.indexed()
     assert counting.texts == [f"{CAT[:8]}\n{PC}"]
-    assert contents(world)[memory.id][0] != before
+    assert points_and_vectors(world)[memory.id][0] != before
     assert MemoryVector.select().count() == 2
 
 
@@ -180,7 +176,7 @@ def test_a_source_that_came_or_went_is_followed(world: World, counting: Counting
     change(memory)
     world.indexed()
     assert MemoryVector.select().count() == 2
-    assert len(contents(world)[memory.id][1]) == 512 * 4
+    assert len(points_and_vectors(world)[memory.id][1]) == 512 * 4
 
 
 def test_another_embedder_makes_vectors_of_its_own_beside_the_old(world: World, embedder: UseEmbedder) -> None:
@@ -193,6 +189,7 @@ def test_another_embedder_makes_vectors_of_its_own_beside_the_old(world: World, 
     assert {row.fingerprint for row in MemoryVector.select()} == {"use-512", str(other.fingerprint)}
 
 
+@pytest.mark.usefixtures("_small_batches")
 def test_many_memories_are_indexed_in_batches_with_progress(world: World) -> None:
     for number in range(BATCH + 3):
         world.memory(f"話{number}")
@@ -316,6 +313,7 @@ def test_the_nearest_older_memories_are_noted_for_compare(world: World) -> None:
     assert set(again(later).neighbours) == {other.id, retired.id, new.id}
 
 
+@pytest.mark.usefixtures("_small_batches")
 def test_of_many_memories_the_older_windows_are_indexed_first(world: World) -> None:
     old = world.memory("ユーザーは富士通のPCを12万円で買った。", said=at("22 10:00"))
     for number in range(BATCH):
@@ -343,10 +341,10 @@ def test_a_rebuilt_index_is_the_same_as_the_ingested_one(world: World, counting:
     world.indexed()
     supersede(old, new.id)
     world.indexed()
-    before = contents(world)
+    before = points_and_vectors(world)
     counting.texts.clear()
     assert reindex(world.index) == 2
-    assert contents(world) == before
+    assert points_and_vectors(world) == before
     assert counting.texts == []
 
 
@@ -366,6 +364,7 @@ def test_the_embedded_index_is_rebuilt_to_the_same_points(world: World, counting
     assert handle.current is None
 
 
+@pytest.mark.usefixtures("_small_batches")
 def test_a_rebuild_tells_its_progress(world: World) -> None:
     for number in range(BATCH + 1):
         world.memory(f"話{number}")

@@ -20,8 +20,6 @@ def test_words_found_nowhere_score_nothing() -> None:
 
 
 def test_a_rare_word_counts_more_than_a_frequent_one() -> None:
-    scores = bm25("猫犬", ["猫犬", "猫鳥", "犬熊", "猫犬"][:3])
-    assert scores[0] > max(scores[1:])
     common, rare = bm25("ユーザ富士", ["ユーザは来た", "富士に登った", "ユーザは寝た", "ユーザは走る"])[:2]
     assert rare > common
 

@@ -6,49 +6,11 @@ from typing import Any
 import pytest
 
 from stackmem.exceptions import BadAnswer, TransientError
-from stackmem.models import Memory, MemoryEntity, MemorySource, PointDeletion, Session, Turn, Window
+from stackmem.models import Memory, MemorySource, PointDeletion, Session, Turn, Window
 from stackmem.rebuilding import rebuild_from_turns
 from tests.scripted import Answer, content, error
 from tests.unit.conftest import ScriptedModel
-from tests.unit.world import World, again, keep, segments, skip, sources_of, states, summaries
-
-
-def everything() -> tuple[Any, ...]:
-    """All that is derived, and the states of the turns, as plain values."""
-    memories = sorted(
-        (m.id, m.summary, m.topic, m.entities, m.status, m.superseded_by, m.said_at, m.occurred_from, m.window_id)
-        for m in Memory.select()
-    )
-    sources = sorted(MemorySource.select(MemorySource.memory, MemorySource.turn).tuples())
-    keys = sorted(MemoryEntity.select(MemoryEntity.memory, MemoryEntity.key).tuples())
-    turns = sorted(Turn.select(Turn.id, Turn.state).tuples())
-    windows = sorted((w.id, w.turn_ids, w.final, w.compared) for w in Window.select())
-    sessions = sorted(Session.select(Session.id, Session.looked_to, Session.attempts).tuples())
-    return memories, sources, keys, turns, windows, sessions
-
-
-TALK = [
-    "昨日富士通のPCを12万円で買ったよ",
-    "うちの猫の名前はモモだよ",
-    "来月京都旅行に行く予定",
-    "こんにちは",
-    "好きな食べ物は寿司だよ",
-    "うん",
-    "ごめん、富士通のPCは12万円じゃなくて13万円だった",
-    "妹の誕生日は5月3日なんだ",
-]
-
-
-def ingest(world: World) -> None:
-    """Two live sessions and another owner's, remembered, indexed and compared as they went on."""
-    for number, text in enumerate(TALK):
-        world.turn(text, session="a" if number < 6 else "b")
-        world.turn(f"{text}ってことにしよう", session="m", owner="mari")
-        world.settle()
-        world.clock.advance(seconds=30)
-    world.clock.advance(minutes=20)
-    world.work.sweep()
-    world.settle()
+from tests.unit.world import World, again, everything, ingest, keep, segments, skip, sources_of, states, summaries
 
 
 def test_with_the_same_model_the_same_memories_come_again(offline: World) -> None:

@@ -117,6 +117,14 @@ def test_what_is_not_active_is_never_found(world: World, status: str) -> None:
     assert found(search(world, "富士通のPC")) == []
 
 
+def test_people_may_search_whatever_its_status(world: World) -> None:
+    world.memory(FUJITSU, status="superseded")
+    world.memory(THINKPAD)
+    world.indexed()
+    found_ = world.recall.find(SearchArguments("PCを買った値段", IndexFilter("home", status=None)))
+    assert {candidate.memory.summary for candidate in found_} == {FUJITSU, THINKPAD}
+
+
 class Lying:
     """An index that returns every point, whatever it was asked for."""
 

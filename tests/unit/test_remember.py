@@ -561,7 +561,7 @@ ANSWERS = st.text(st.characters(exclude_categories=())) | PIECES
 
 
 @given(st.lists(ANSWERS, min_size=1, max_size=4), st.integers(1, 8), st.booleans())
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_no_answer_whatever_loses_a_turn(
     world: World, model: ScriptedModel, answers: list[str], count: int, ended: bool
 ) -> None:

@@ -1,19 +1,21 @@
 """An export taken back: names, uids, ids, states and links are kept."""
 
 import json
-from collections.abc import Callable, Iterator
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.compare import candidates
+from stackmem.database import open_database
 from stackmem.exporting import export_lines
 from stackmem.importing import Imported, Importer
 from stackmem.models import Memory, MemoryEntity, Session, Turn
 from tests.unit.test_importing import line
-from tests.unit.test_rebuilding import ingest
-from tests.unit.world import ZONE, World, at, sources_of, states, summaries
+from tests.unit.world import ZONE, World, at, ingest, sources_of, states, summaries
 
 MEMORY_ID = "mem_01K0000000000000000000000A"
 
@@ -22,22 +24,29 @@ def run(lines: list[str], owner: str = "home", clock: Any = None) -> Imported:
     return Importer(owner, ZONE, clock or at("25 10:00")).run(text.encode() for text in lines)
 
 
-@pytest.fixture
-def exported(offline: World) -> list[str]:
+@pytest.fixture(scope="session")
+def exported(migrated: Path, embedder: UseEmbedder, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What two sessions, remembered and compared, are exported as."""
-    ingest(offline)
-    assert "superseded" in {memory.status for memory in Memory.select()}
-    return list(export_lines("home", ZONE))
+    path = tmp_path_factory.mktemp("exported") / "stackmem.db"
+    shutil.copy(migrated, path)
+    with open_database(f"sqlite:///{path}").connection_context():
+        ingest(World(embedder, OfflineChat()))
+        assert "superseded" in {memory.status for memory in Memory.select()}
+        return list(export_lines("home", ZONE))
 
 
 @pytest.fixture
-def elsewhere(
-    exported: list[str], new_database: Callable[[], Any], embedder: UseEmbedder, offline: World
-) -> Iterator[World]:
+def elsewhere(exported: list[str], offline: World) -> World:
     """Another, empty home."""
-    database = new_database()
-    with database.connection_context():
-        yield World(embedder, offline.thinker.chat)
+    return offline
+
+
+@pytest.fixture
+def source(exported: list[str], offline: World) -> World:
+    """The home where the export came from."""
+    ingest(offline)
+    assert list(export_lines("home", ZONE)) == exported
+    return offline
 
 
 def values(lines: list[str], kind: str) -> list[dict[str, Any]]:
@@ -96,13 +105,13 @@ def test_the_same_export_twice_adds_nothing(exported: list[str], elsewhere: Worl
     assert list(export_lines("home", ZONE)) == before
 
 
-def test_an_export_taken_back_where_it_came_from_changes_nothing(exported: list[str], offline: World) -> None:
+def test_an_export_taken_back_where_it_came_from_changes_nothing(exported: list[str], source: World) -> None:
     result = run(exported)
     assert (result.turns, result.memories) == (0, 0)
     assert list(export_lines("home", ZONE)) == exported
 
 
-def test_nothing_of_another_owner_in_the_same_store_is_touched(exported: list[str], offline: World) -> None:
+def test_nothing_of_another_owner_in_the_same_store_is_touched(exported: list[str], source: World) -> None:
     run(exported, owner="other")
     assert list(export_lines("home", ZONE)) == exported
     assert values(list(export_lines("other", ZONE)), "memory") == []
@@ -218,6 +227,14 @@ def test_a_bad_line_is_named_and_the_others_count(world: World, value: dict[str,
 def test_utterances_and_lines_of_an_export_may_stand_in_one_file(world: World) -> None:
     result = run([json.dumps(turn(1)), line("user", "やあ", session="s").decode()])
     assert (result.turns, result.faults) == (2, [])
+
+
+def test_a_memory_never_rests_on_another_owners_turn(world: World) -> None:
+    take(turn(1, uid="u"))
+    lines = [json.dumps(value, ensure_ascii=False) for value in (turn(1, uid="u"), memory(source_turn_ids=[1]))]
+    run(lines, owner="mari")
+    assert Memory.get().owner == "mari"
+    assert sources_of(MEMORY_ID) == []
 
 
 def test_unknown_fields_are_passed_over(world: World) -> None:

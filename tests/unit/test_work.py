@@ -12,15 +12,25 @@ from stackmem import work
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.exceptions import TransientError
-from stackmem.indexing import IndexHandle
+from stackmem.indexing import IndexHandle, reindex
 from stackmem.models import Job, Lease, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.ports import Hint
 from stackmem.work import Work, is_compared, is_indexed
 from tests.fakes import MemoryIndexStore
 from tests.scripted import error
 from tests.unit.conftest import ScriptedModel
-from tests.unit.test_rebuilding import everything
-from tests.unit.world import World, again, decisions, keep, segments, skip, states, summaries
+from tests.unit.world import (
+    World,
+    again,
+    decisions,
+    everything,
+    keep,
+    points_and_vectors,
+    segments,
+    skip,
+    states,
+    summaries,
+)
 
 PC, CHEAP = "昨日富士通のPCを12万円で買ったよ", "ごめん、富士通のPCは12万円じゃなくて13万円だった"
 
@@ -324,6 +334,9 @@ def delivered(new_database: Callable[[], Any], embedder: UseEmbedder) -> Callabl
                     world.work.run(hint)
             world.settle()
             assert world.work.sweep() == 0
+            ingested = points_and_vectors(world)
+            reindex(world.index)
+            assert points_and_vectors(world) == ingested
             return outcome(world)
 
     return deliver
@@ -343,7 +356,7 @@ def orderly(delivered: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...
 @example(
     [Hint("remember", 2), Hint("remember", 3), Hint("index", "home"), Hint("compare", "home"), Hint("remember", 1)]
 )
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_order_and_duplication_of_hints_gives_one_memory_and_one_point(
     delivered: Callable[[list[Any]], tuple[Any, ...]], orderly: tuple[Any, ...], deliveries: list[Any]
 ) -> None:

@@ -13,14 +13,14 @@ from stackmem.converse import Conversation, Said
 from stackmem.ids import turn_uid
 from stackmem.indexing import IndexHandle, index_owner, reindex
 from stackmem.making import make_memory
-from stackmem.models import Memory, MemorySource, Owner, Session, Turn, Window
+from stackmem.models import Memory, MemoryEntity, MemorySource, Owner, Session, Turn, Window
 from stackmem.persona import load_persona
 from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore
 from stackmem.recall import Recall
 from stackmem.remember import Remembering
 from stackmem.thinking import Thinker
 from stackmem.work import Work
-from tests.fakes import FixedClock, MemoryIndexStore
+from tests.fakes import FixedClock, MemoryIndex, MemoryIndexStore
 from tests.scripted import Answer, content
 
 ZONE = ZoneInfo("Asia/Tokyo")
@@ -176,6 +176,55 @@ def sources_of(memory: Memory | str) -> list[int]:
 def again(row: Any) -> Any:
     """Return the row as it stands now."""
     return type(row).get_by_id(row.id if hasattr(row, "id") else row.name)
+
+
+def everything() -> tuple[Any, ...]:
+    """All that is derived, and the states of the turns, as plain values."""
+    memories = sorted(
+        (m.id, m.summary, m.topic, m.entities, m.status, m.superseded_by, m.said_at, m.occurred_from, m.window_id)
+        for m in Memory.select()
+    )
+    sources = sorted(MemorySource.select(MemorySource.memory, MemorySource.turn).tuples())
+    keys = sorted(MemoryEntity.select(MemoryEntity.memory, MemoryEntity.key).tuples())
+    turns = sorted(Turn.select(Turn.id, Turn.state).tuples())
+    windows = sorted((w.id, w.turn_ids, w.final, w.compared) for w in Window.select())
+    sessions = sorted(Session.select(Session.id, Session.looked_to, Session.attempts).tuples())
+    return memories, sources, keys, turns, windows, sessions
+
+
+TALK = [
+    "昨日富士通のPCを12万円で買ったよ",
+    "うちの猫の名前はモモだよ",
+    "来月京都旅行に行く予定",
+    "こんにちは",
+    "好きな食べ物は寿司だよ",
+    "うん",
+    "ごめん、富士通のPCは12万円じゃなくて13万円だった",
+    "妹の誕生日は5月3日なんだ",
+]
+
+
+def ingest(world: World) -> None:
+    """Two live sessions and another owner's, remembered, indexed and compared as they went on."""
+    for number, text in enumerate(TALK):
+        world.turn(text, session="a" if number < 6 else "b")
+        world.turn(f"{text}ってことにしよう", session="m", owner="mari")
+        world.settle()
+        world.clock.advance(seconds=30)
+    world.clock.advance(minutes=20)
+    world.work.sweep()
+    world.settle()
+
+
+def points_and_vectors(world: World) -> dict[str, tuple[bytes, bytes, dict[str, Any]]]:
+    """Return all that the current generation of the index in memory holds, to the bit."""
+    current = world.index.current
+    assert isinstance(current, MemoryIndex)
+    assert current.generation is not None
+    return {
+        key: (point.summary.tobytes(), point.sources.tobytes(), point.payload)
+        for key, point in current.generation.points.items()
+    }
 
 
 def segments(*given: dict[str, Any]) -> Answer:
