@@ -160,4 +160,5 @@ class RunningServer:
             done = not (now["turns"]["open"] or now["turns"]["pending"] or now["index"]["pending"])
             return now if done else None
 
-        return until(settled, f"everything is remembered; the server said: {self.said()[-2000:]}")  # type: ignore[no-any-return]
+        # Longer than a dead worker's lease (90 s) and the hint after it (60 s).
+        return until(settled, f"everything is remembered; the server said: {self.said()[-2000:]}", 200)  # type: ignore[no-any-return]
