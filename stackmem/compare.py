@@ -54,10 +54,7 @@ class Comparing:
         row = Owner.get_or_none(Owner.name == owner)
         if row is not None and row.retry_at is not None and row.retry_at > self.clock.now():
             return None
-        window = next_uncompared(owner)
-        if window is None or Memory.select().where(Memory.window == window, Memory.outdated).exists():
-            return None
-        return window
+        return next_ready(owner)
 
     def _compare_window(self, window: Window, held: Held) -> bool:
         new = list(Memory.select().where(Memory.window == window, Memory.status == "active").order_by(Memory.id))
@@ -119,6 +116,14 @@ def next_uncompared(owner: str) -> Window | None:
     """Return the owner's oldest window whose memories have not been set against older ones."""
     rows = Window.select().where(Window.owner == owner, ~Window.compared)
     return rows.order_by(Window.id).first()  # type: ignore[no-any-return]
+
+
+def next_ready(owner: str) -> Window | None:
+    """Return the owner's oldest uncompared window, None while one of its memories waits for the index."""
+    window = next_uncompared(owner)
+    if window is None or Memory.select().where(Memory.window == window, Memory.outdated).exists():
+        return None
+    return window
 
 
 def _compared(window: Window) -> None:

@@ -1,5 +1,6 @@
 """Settings: the only reader of STACKMEM_* variables and of ``.env``."""
 
+import json
 import os
 import re
 from difflib import get_close_matches
@@ -18,8 +19,6 @@ OFFLINE = "offline"
 
 
 def _json_object(value: Any) -> Any:
-    import json
-
     if isinstance(value, str):
         if not value.strip():
             return None

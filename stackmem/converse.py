@@ -14,7 +14,7 @@ from stackmem.ids import turn_uid
 from stackmem.models import Session, ToolTrace, Turn
 from stackmem.ports import Clock, Hint, Queue, ToolCall
 from stackmem.recall import ToolResult
-from stackmem.remember import LOOK_AFTER
+from stackmem.remember import LOOK_AFTER, unlooked
 from stackmem.text import clean, clean_json, cut_at_sentence
 from stackmem.thinking import Deadline, Thinker, Thought
 
@@ -123,10 +123,7 @@ class Conversation:
 
 def due_looks(turn: Turn, now: datetime) -> list[Hint]:
     """Return hints for the looks that this turn makes due, and mark them as enqueued."""
-    waiting = Turn.select().where(
-        Turn.session == turn.session_id, Turn.state == "pending", Turn.id > turn.session.looked_to
-    )
-    due = [turn.session_id] if waiting.count() >= LOOK_AFTER else []
+    due = [turn.session_id] if unlooked(turn.session) >= LOOK_AFTER else []
     if turn.ordinal == 1:
         others = Session.select(Session.id).where(Session.owner == turn.owner, Session.look_due)
         due += [row.id for row in others if row.id != turn.session_id]

@@ -124,10 +124,12 @@ class Recall:
         waiting = sources.not_yet_memories(owner, session_id, arguments.query, arguments.where, self._zone)
         candidates = [self._shown(candidate, read.get(candidate.memory.id)) for candidate in found]
         note = self._note(found, relaxed, bool(waiting))
+        turn_ids = sources.source_turn_ids([candidate.memory.id for candidate in found])
+        hits = [self._hit(candidate, read, turn_ids) for candidate in found]
         content = {"candidates": candidates + waiting, "count": len(found) + len(waiting), "relaxed": relaxed}
         return ToolResult(
             content | ({"note": note} if note else {}),
-            hits=[self._hit(candidate, read.get(candidate.memory.id)) for candidate in found] + _waiting_hits(waiting),
+            hits=hits + _waiting_hits(waiting),
             relaxed=relaxed,
             note=note,
             embed_ms=(embedded - started) * 1000,
@@ -205,13 +207,13 @@ class Recall:
         return shown if read is None else shown | {"sources": read}
 
     @staticmethod
-    def _hit(candidate: Candidate, read: list[dict[str, Any]] | None) -> dict[str, Any]:
+    def _hit(candidate: Candidate, read: dict[str, Any], turn_ids: dict[str, list[int]]) -> dict[str, Any]:
         return {
             "memory_id": candidate.memory.id,
             "retrieval_score": candidate.retrieval_score,
             "rank_score": round(candidate.rank_score, 6),
-            "source_checked": read is not None,
-            "source_turn_ids": sources.turn_ids(candidate.memory.id),
+            "source_checked": candidate.memory.id in read,
+            "source_turn_ids": turn_ids[candidate.memory.id],
         }
 
     @staticmethod

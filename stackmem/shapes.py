@@ -5,7 +5,8 @@ from datetime import tzinfo
 from typing import Any
 
 from stackmem.clock import show_time
-from stackmem.models import Memory, MemorySource, Session, ToolTrace, Turn
+from stackmem.models import Memory, Session, ToolTrace, Turn
+from stackmem.sources import source_turn_ids
 
 
 def turn_answer(turn: Turn) -> dict[str, Any]:
@@ -83,15 +84,6 @@ def session_line(session: Session, zone: tzinfo) -> dict[str, Any]:
     }
 
 
-def source_turn_ids(memory_ids: Sequence[str]) -> dict[str, list[int]]:
-    """Return the ids of the source turns of each memory, oldest first."""
-    found: dict[str, list[int]] = {memory_id: [] for memory_id in memory_ids}
-    rows = MemorySource.select().where(MemorySource.memory.in_(list(memory_ids))).order_by(MemorySource.turn)
-    for row in rows:
-        found[row.memory_id].append(row.turn_id)
-    return found
-
-
 def memory_line(memory: Memory, zone: tzinfo, sources: Sequence[int]) -> dict[str, Any]:
     """A memory as shown, listed and exported."""
     return {
@@ -116,5 +108,5 @@ def memory_line(memory: Memory, zone: tzinfo, sources: Sequence[int]) -> dict[st
 
 def memory_lines(memories: Sequence[Memory], zone: tzinfo) -> list[dict[str, Any]]:
     """Memories as listed, their source turns read in one query."""
-    sources = source_turn_ids([memory.id for memory in memories])
-    return [memory_line(memory, zone, sources[memory.id]) for memory in memories]
+    ids = source_turn_ids([memory.id for memory in memories])
+    return [memory_line(memory, zone, ids[memory.id]) for memory in memories]

@@ -32,10 +32,13 @@ def shown_period(memory: Memory, zone: tzinfo) -> str:
     return f"{shown_time(memory.occurred_from, zone)}/{shown_time(memory.occurred_to, zone)}"
 
 
-def turn_ids(memory_id: str) -> list[int]:
-    """Return the ids of a memory's source turns, oldest first."""
-    rows = MemorySource.select(MemorySource.turn).where(MemorySource.memory == memory_id).order_by(MemorySource.turn)
-    return [row.turn_id for row in rows]
+def source_turn_ids(memory_ids: Sequence[str]) -> dict[str, list[int]]:
+    """Return the ids of the source turns of each memory, oldest first."""
+    found: dict[str, list[int]] = {memory_id: [] for memory_id in memory_ids}
+    rows = MemorySource.select().where(MemorySource.memory.in_(list(memory_ids))).order_by(MemorySource.turn)
+    for row in rows:
+        found[row.memory_id].append(row.turn_id)
+    return found
 
 
 def source_turns(memory_ids: Sequence[str]) -> dict[str, list[Turn]]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from stackmem import sessions
-from stackmem.compare import Comparing, next_uncompared
+from stackmem.compare import Comparing, next_ready, next_uncompared
 from stackmem.converse import give_up_open_turns
 from stackmem.database import lease
 from stackmem.exceptions import StackmemError, TransientError
@@ -180,12 +180,7 @@ def _owners_to_compare(now: datetime, stale: datetime) -> list[str]:
         Owner.retry_at.is_null() | (Owner.retry_at <= now),
         _stale(Owner.compare_enqueued_at, stale),
     )
-    return [row.name for row in rows if not _first_is_outdated(row.name)]
-
-
-def _first_is_outdated(owner: str) -> bool:
-    window = next_uncompared(owner)
-    return window is None or Memory.select().where(Memory.window == window, Memory.outdated).exists()
+    return [row.name for row in rows if next_ready(row.name) is not None]
 
 
 def is_indexed() -> bool:

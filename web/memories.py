@@ -4,7 +4,7 @@ from typing import Any
 
 from flask import Blueprint, g
 
-from stackmem import listing, shapes, sources
+from stackmem import listing, shapes
 from stackmem.text import clean
 from web.access import runtime
 from web.bodies import number_in_query, text_in_query
@@ -34,7 +34,7 @@ def list_memories() -> dict[str, Any]:
 def get_memory(memory_id: str) -> dict[str, Any]:
     """Return one memory."""
     memory = listing.one(g.owner, clean(memory_id))
-    return shapes.memory_line(memory, runtime().settings.zone, sources.turn_ids(memory.id))
+    return shapes.memory_lines([memory], runtime().settings.zone)[0]
 
 
 @blueprint.get("/v1/memories/<memory_id>/sources")

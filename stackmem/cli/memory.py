@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from stackmem import listing, shapes, sources
+from stackmem import listing, shapes
 from stackmem.cli.common import WORDS, json_option, owner_option, print_json, store, with_server_or_own
 from stackmem.config import load_settings
 from stackmem.recall import TYPES
@@ -65,7 +65,7 @@ def show(memory_id: str, owner: str, as_json: bool) -> None:
     settings = load_settings()
     with store(settings):
         memory = listing.one(owner, memory_id)
-        line = shapes.memory_line(memory, settings.zone, sources.turn_ids(memory.id))
+        line = shapes.memory_lines([memory], settings.zone)[0]
         turns = listing.source_lines(memory, settings.zone)
     if as_json:
         print_json(line | {"turns": turns})

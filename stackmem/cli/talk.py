@@ -12,7 +12,7 @@ import click
 from stackmem import sessions, shapes
 from stackmem.bootstrap import Runtime
 from stackmem.cli.common import WORDS, Server, json_option, owner_option, with_server_or_own
-from stackmem.cli.progress import progress_bar
+from stackmem.cli.progress import counting_down, progress_bar
 from stackmem.config import load_settings
 from stackmem.converse import Said
 from stackmem.exceptions import NotFound, StackmemError, TransientError
@@ -117,17 +117,8 @@ def _remember(runtime: Runtime, owner: str, name: str) -> None:
     except NotFound:
         return
     with progress_bar("Remembering") as bar:
-        most = 0
-
-        def done() -> bool:
-            nonlocal most
-            left = _left_to_do(owner, name)
-            most = max(most, left)
-            bar(most - left, most)
-            return left == 0
-
         try:
-            runtime.work.drain(done)
+            runtime.work.drain(counting_down(bar, lambda: _left_to_do(owner, name)))
         except KeyboardInterrupt:
             click.echo("The rest is remembered at the next start; nothing is lost.", err=True)
 

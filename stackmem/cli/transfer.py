@@ -15,7 +15,7 @@ from stackmem.cli.common import (
     running_server,
     store,
 )
-from stackmem.cli.progress import progress_bar
+from stackmem.cli.progress import counting_down, progress_bar
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.exceptions import Busy, StackmemError, TransientError
@@ -101,16 +101,8 @@ def left_to_do(owner: str) -> int:
 
 def _wait_until_remembered(settings: Settings, database: Any, owner: str) -> None:
     """Have the running server remember, or do it here; the other one takes over where a server starts or dies."""
-    most = 0
     with progress_bar("Remembering") as bar:
-
-        def done() -> bool:
-            nonlocal most
-            left = left_to_do(owner)
-            most = max(most, left)
-            bar(most - left, most)
-            return left == 0
-
+        done = counting_down(bar, lambda: left_to_do(owner))
         while not done():
             server = running_server(settings)
             if server is not None:

@@ -40,7 +40,7 @@ def test_the_original_turns_are_shown_with_their_dates(world: World) -> None:
     result = read(world, memory_ids=[memory.id])
     (shown,) = result.content["memories"]
     assert shown["sources"][0] == {
-        "turn_id": sources.turn_ids(memory.id)[0],
+        "turn_id": sources.source_turn_ids([memory.id])[memory.id][0],
         "at": "2026-07-01T20:15:00+09:00",
         "user": "PCを買った",
         "robot": "そうなんだ",
@@ -51,7 +51,7 @@ def test_the_original_turns_are_shown_with_their_dates(world: World) -> None:
             "memory_id": memory.id,
             "retrieval_score": None,
             "source_checked": True,
-            "source_turn_ids": sources.turn_ids(memory.id),
+            "source_turn_ids": sources.source_turn_ids([memory.id])[memory.id],
         }
     ]
 
@@ -160,7 +160,7 @@ def test_the_best_match_is_shown_with_its_neighbours(world: World) -> None:
     said[4] = "富士通のPCを13万円で買った"
     memory = world.memory("話", *said)
     shown = sources.cut_sources([memory], "富士通のPC", ZONE)[memory.id]
-    ids = sources.turn_ids(memory.id)
+    ids = sources.source_turn_ids([memory.id])[memory.id]
     numbers = [ids.index(turn["turn_id"]) for turn in shown]
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
     assert 4 in numbers
