@@ -33,6 +33,8 @@ class Segment(BaseModel):
     occurred_at: str | None = None
     occurred_from: str | None = None
     occurred_to: str | None = None
+    forget: str = ""  # what the user asked the robot to forget
+    aliases: list[tuple[str, str]] = Field(default_factory=list)  # two names of one thing, as the talk states it
 
     @field_validator("turn_ids", mode="before")
     @classmethod
@@ -66,6 +68,18 @@ class Segment(BaseModel):
     @classmethod
     def _known_type(cls, value: Any) -> str:
         return value if value in ("episode", "decision", "preference") else "episode"
+
+    @field_validator("forget", mode="before")
+    @classmethod
+    def _what(cls, value: Any) -> str:
+        return _text(value, TOPIC_LIMIT)
+
+    @field_validator("aliases", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> list[tuple[str, str]]:
+        pairs = [item for item in value if isinstance(item, list) and len(item) == 2] if isinstance(value, list) else []
+        named = [(_text(one, ENTITY_LIMIT), _text(other, ENTITY_LIMIT)) for one, other in pairs]
+        return [(one, other) for one, other in named if one and other][:ENTITIES_LIMIT]
 
     @field_validator("occurred_at", "occurred_from", "occurred_to", mode="before")
     @classmethod

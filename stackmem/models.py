@@ -56,6 +56,7 @@ class Session(Row):
     retry_at = UTCField(null=True)
     delays = IntegerField(default=0)  # how often in a row the model was down
     attempts = IntegerField(default=0)  # how often in a row its answer was bad
+    attempts_to = IntegerField(null=True)  # the last turn of the look that was bad: newer ones are not drawn into it
 
     class Meta:
         indexes = ((("owner", "name", "seq"), True), (("owner", "imported"), True))
@@ -86,6 +87,7 @@ class Turn(Row):
     model_calls = IntegerField(default=0)
     tokens = ReadableJSONField(default=dict)
     durations_ms = ReadableJSONField(default=dict)
+    settled = BooleanField(default=False)  # a person decided about its memories: it is never remembered again
 
     class Meta:
         indexes = ((("session", "ordinal"), True), (("owner", "state"), False), (("session", "state"), False))
@@ -145,6 +147,10 @@ class Memory(Row):
     version = IntegerField(default=1)  # raised by every change the index must see
     outdated = BooleanField(default=True, index=True)  # the index does not hold this version yet
     neighbours = ReadableJSONField(default=list)  # nearest other memories, found while indexing; compare reads them
+    forgotten_at = UTCField(null=True)
+    purge_at = UTCField(null=True)  # when its words go; None: it is not forgotten, or they are gone
+    purge_turns = BooleanField(default=False)  # the words of its turns go with it
+    status_before = TextField(null=True)  # what undoing brings back
 
     class Meta:
         indexes = ((("owner", "status"), False),)
@@ -156,10 +162,28 @@ class MemoryEntity(Row):
     memory = ForeignKeyField(Memory, on_delete="CASCADE")
     owner = TextField()
     key = TextField()
+    name = TextField(default="")  # the spelling said most often in its turns, else the memory's own
+    said = IntegerField(default=0)  # how often it was said there
 
     class Meta:
         primary_key = CompositeKey("memory", "key")
         indexes = ((("owner", "key"), False),)
+
+
+class Alias(Row):
+    """Two names of one thing, as a turn stated (``turn``) or a person added (None); it only widens searches."""
+
+    id = AutoField()
+    owner = TextField()
+    key = TextField()  # the smaller of the two keys
+    other_key = TextField()
+    name = TextField()
+    other_name = TextField()
+    turn = IntegerField(null=True)
+    created_at = UTCField()
+
+    class Meta:
+        indexes = ((("owner", "key", "other_key"), True),)
 
 
 class MemorySource(Row):
@@ -193,6 +217,17 @@ class PointDeletion(Row):
 
     memory_id = TextField(primary_key=True)
     owner = TextField()
+
+
+class ForgetRequest(Row):
+    """The user asked the robot to forget something. It deletes nothing: a person decides."""
+
+    id = AutoField()
+    owner = TextField(index=True)
+    turn = IntegerField(unique=True)
+    what = TextField(default="")  # what it is about, where the words name it
+    is_open = BooleanField(default=True)
+    created_at = UTCField()
 
 
 class Job(Row):
@@ -231,5 +266,5 @@ class Device(Row):
 
 TABLES = [
     Owner, Session, Turn, ToolTrace, Window, Memory, MemoryEntity, MemorySource, MemoryVector,
-    PointDeletion, Job, Lease, Device,
+    PointDeletion, Job, Lease, Device, Alias, ForgetRequest,
 ]  # fmt: skip

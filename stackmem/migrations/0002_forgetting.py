@@ -1,0 +1,55 @@
+"""Forgetting, forget requests, spellings and aliases of names, and where a bad look ends."""
+
+from typing import Any
+
+from peewee import SQL, AutoField, BooleanField, IntegerField, Model, SqliteDatabase, TextField
+
+from stackmem.fields import UTCField
+
+COLUMNS = (
+    ("session", "attempts_to", "INTEGER"),
+    ("turn", "settled", "BOOLEAN NOT NULL DEFAULT FALSE"),
+    ("memory", "forgotten_at", "{time}"),
+    ("memory", "purge_at", "{time}"),
+    ("memory", "purge_turns", "BOOLEAN NOT NULL DEFAULT FALSE"),
+    ("memory", "status_before", "TEXT"),
+    ("memory_entity", "name", "TEXT NOT NULL DEFAULT ''"),
+    ("memory_entity", "said", "INTEGER NOT NULL DEFAULT 0"),
+)
+
+
+def up(migrator: Any, db: Any) -> None:
+    """Add columns and two tables; nothing that is there changes."""
+    never_reused: Any = [SQL("AUTOINCREMENT")] if isinstance(db, SqliteDatabase) else []
+    time = "TEXT" if isinstance(db, SqliteDatabase) else "TIMESTAMPTZ"
+    for table, column, kind in COLUMNS:
+        db.execute_sql(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {kind.format(time=time)}')
+    db.execute_sql('UPDATE "memory_entity" SET "name" = "key"')
+
+    class Row(Model):
+        class Meta:
+            database = db
+            legacy_table_names = False
+
+    class Alias(Row):
+        id = AutoField(constraints=never_reused)
+        owner = TextField()
+        key = TextField()
+        other_key = TextField()
+        name = TextField()
+        other_name = TextField()
+        turn = IntegerField(null=True)
+        created_at = UTCField()
+
+        class Meta:
+            indexes = ((("owner", "key", "other_key"), True),)
+
+    class ForgetRequest(Row):
+        id = AutoField(constraints=never_reused)
+        owner = TextField(index=True)
+        turn = IntegerField(unique=True)
+        what = TextField(default="")
+        is_open = BooleanField(default=True)
+        created_at = UTCField()
+
+    db.create_tables([Alias, ForgetRequest])
