@@ -49,3 +49,12 @@ def show_time(moment: datetime | None, zone: tzinfo) -> str | None:
         return moment.astimezone(zone).isoformat(timespec="seconds")
     except OverflowError:
         return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def day_of_week(moment: datetime, zone: tzinfo, language: str) -> str:
+    """Return the day of the week, 水 or Wed: models reckon it badly from a date."""
+    try:
+        day = moment.astimezone(zone).weekday()
+    except OverflowError:
+        day = moment.astimezone(UTC).weekday()
+    return "月火水木金土日"[day] if language == "ja" else ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[day]

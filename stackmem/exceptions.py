@@ -26,6 +26,10 @@ class PermanentError(StackmemError):
     status = 502
 
 
+class ContentRefused(PermanentError):
+    """The chat model's service refuses to read these words."""
+
+
 class BadAnswer(PermanentError):
     """The model's answer could not be used."""
 

@@ -8,6 +8,7 @@ from stackmem import shapes, sources
 from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.models import Memory, MemoryEntity
+from stackmem.naming import widen
 from stackmem.recall import TYPES, Recall, read_arguments
 from stackmem.text import entity_key
 
@@ -41,7 +42,9 @@ def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, An
         rows = rows.where(Memory.memory_type == memory_type)
     if wanted.get("entity"):
         key = entity_key(wanted["entity"] or "")
-        named = MemoryEntity.select(MemoryEntity.memory).where(MemoryEntity.owner == owner, MemoryEntity.key == key)
+        named = MemoryEntity.select(MemoryEntity.memory).where(
+            MemoryEntity.owner == owner, MemoryEntity.key.in_([key, *widen(owner, [key])])
+        )
         rows = rows.where(Memory.id.in_(named))
     happened = said = Memory.owner == owner
     if wanted.get("since"):

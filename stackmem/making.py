@@ -1,5 +1,7 @@
 """The rows of one memory: made from a segment, changed by what people and comparisons decide."""
 
+import re
+from calendar import monthrange
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Any
@@ -9,7 +11,12 @@ from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput
 from stackmem.ids import memory_id
 from stackmem.models import Memory, MemoryEntity, MemorySource, Turn, Window
-from stackmem.text import entity_key
+from stackmem.naming import entity_rows
+from stackmem.sources import source_turns
+from stackmem.text import entity_key, fold
+
+_JAPANESE_DATE = re.compile(r"\A([0-9]{4})年(?:([0-9]{1,2})月(?:([0-9]{1,2})日)?)?\Z")
+_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?")
 
 
 def make_memory(
@@ -48,10 +55,10 @@ def entity_columns(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def set_entities(identity: str, owner: str, names: Sequence[str]) -> None:
-    """Replace the keys under which a memory is found."""
+    """Replace the keys under which a memory is found, and count how its source turns (there already) spell them."""
     MemoryEntity.delete().where(MemoryEntity.memory == identity).execute()
-    for key in entity_columns(names)["entity_keys"]:
-        MemoryEntity.create(memory=identity, owner=owner, key=key)
+    for row in entity_rows(owner, names, source_turns([identity])[identity]):
+        MemoryEntity.create(memory=identity, **row)
 
 
 def add_sources(identity: str, turns: Sequence[Turn]) -> None:
@@ -72,12 +79,23 @@ def occurred(segment: Segment, said: datetime, zone: tzinfo) -> dict[str, dateti
 
 
 def _day_or_moment(text: str | None, zone: tzinfo) -> tuple[datetime, datetime] | None:
-    """Return the first and last moment of what a model wrote, None where it is no time."""
+    """Return the first and last moment of what a model wrote (a year and a month are spans), None where it is no time.
+
+    A time without a zone, and a bare day, are of the zone the talk was held in.
+    """
     if not text:
         return None
+    day = _JAPANESE_DATE.sub(lambda found: "-".join(part.zfill(2) for part in found.groups() if part), fold(text))
     try:
-        return read_time(text, zone), read_time(text, zone, end_of_day=True)
-    except InvalidInput:
+        if month := _MONTH.fullmatch(day):
+            year, first, last = int(month[1]), int(month[2] or 1), int(month[2] or 12)
+            end = monthrange(year, last)[1]
+            return (
+                read_time(f"{year:04}-{first:02}-01", zone),
+                read_time(f"{year:04}-{last:02}-{end}", zone, end_of_day=True),
+            )
+        return read_time(day, zone), read_time(day, zone, end_of_day=True)
+    except (InvalidInput, ValueError):  # ValueError: the 13th month
         return None
 
 
@@ -97,6 +115,7 @@ def absorb(kept: Memory, repeated: Memory) -> None:
     """Let ``kept`` gain the turns of ``repeated``, which said the same again and is retired."""
     turns = list(Turn.select().join(MemorySource).where(MemorySource.memory == repeated.id).order_by(Turn.id))
     add_sources(kept.id, turns)
+    set_entities(kept.id, kept.owner, kept.entities)
     said_at = max([kept.said_at, *(turn.at for turn in turns)])
     Memory.update(**changed(said_at=said_at)).where(Memory.id == kept.id).execute()
     supersede(repeated, kept.id)

@@ -15,7 +15,9 @@ from stackmem.exceptions import InvalidInput, StackmemError, TransientError
 from stackmem.indexing import IndexHandle
 from stackmem.lexical import bm25
 from stackmem.models import Memory
+from stackmem.naming import widen, widened_query
 from stackmem.ports import Embedder, IndexFilter, IndexHit, Vector
+from stackmem.shapes import forms_of, shown_entities
 from stackmem.text import clean, entity_key
 
 POOL = 100  # best by summary and best by source words that are ranked
@@ -83,15 +85,23 @@ def read_arguments(owner: str, given: dict[str, Any], zone: tzinfo) -> SearchArg
     if memory_type is not None and memory_type not in TYPES:
         raise InvalidInput(f"memory_type is one of {', '.join(TYPES)}, or left out.")
     since, until = given.get("since") or None, given.get("until") or None
-    keys = [key for key in map(entity_key, _text_list(given.get("entities"))) if key]
+    keys = list(dict.fromkeys(key for key in map(entity_key, _text_list(given.get("entities"))) if key))
     where = IndexFilter(
         owner,
         memory_type=memory_type,
-        entity_keys=tuple(dict.fromkeys(keys)),
+        entity_keys=tuple(keys),
         since=read_time(since, zone) if since else None,
         until=read_time(until, zone, end_of_day=True) if until else None,
     )
     return SearchArguments(clean(query)[:QUERY_LIMIT], where, exact=given.get("exact") is True)
+
+
+def widened(arguments: SearchArguments) -> SearchArguments:
+    """Return the arguments with the other names of what they name."""
+    owner, keys = arguments.where.owner, arguments.where.entity_keys
+    more = (*keys, *widen(owner, keys)) if keys else ()
+    query = widened_query(owner, arguments.query)
+    return replace(arguments, query=query, where=replace(arguments.where, entity_keys=more))
 
 
 class Recall:
@@ -115,14 +125,15 @@ class Recall:
 
     def search_memory(self, owner: str, session_id: int | None, given: dict[str, Any]) -> ToolResult:
         """Find at most 5 candidates, the best first, and the words of other sessions that are no memory yet."""
-        arguments = read_arguments(owner, given, self._zone)
+        arguments = widened(read_arguments(owner, given, self._zone))
         started = time.perf_counter()
         vector = self._embed(arguments.query)
         embedded = time.perf_counter()
         found, relaxed = self._find_relaxing(arguments, vector, CANDIDATES)
         read = self._sources_of(found, arguments)
         waiting = sources.not_yet_memories(owner, session_id, arguments.query, arguments.where, self._zone)
-        candidates = [self._shown(candidate, read.get(candidate.memory.id)) for candidate in found]
+        forms = forms_of([candidate.memory for candidate in found])
+        candidates = [self._shown(candidate, read.get(candidate.memory.id), forms) for candidate in found]
         note = self._note(found, relaxed, bool(waiting))
         turn_ids = sources.source_turn_ids([candidate.memory.id for candidate in found])
         hits = [self._hit(candidate, read, turn_ids) for candidate in found]
@@ -138,6 +149,7 @@ class Recall:
 
     def find(self, arguments: SearchArguments, limit: int = CANDIDATES) -> list[Candidate]:
         """Return the best ``limit`` memories, in the order the robot would see them."""
+        arguments = widened(arguments)
         found, _ = self._find_relaxing(arguments, self._embed(arguments.query), limit)
         return found
 
@@ -192,13 +204,13 @@ class Recall:
             return sources.cut_sources(memories, arguments.query, self._zone)
         return {}
 
-    def _shown(self, candidate: Candidate, read: list[dict[str, Any]] | None) -> dict[str, Any]:
+    def _shown(self, candidate: Candidate, read: list[dict[str, Any]] | None, forms: dict[str, str]) -> dict[str, Any]:
         memory = candidate.memory
         shown = {
             "memory_id": memory.id,
             "topic": memory.topic,
             "summary": memory.summary,
-            "entities": memory.entities,
+            "entities": shown_entities(memory, forms),
             "memory_type": memory.memory_type,
             "occurred_at": sources.shown_period(memory, self._zone),
             "said_at": sources.shown_time(memory.said_at, self._zone),

@@ -10,11 +10,12 @@ from typing import Any
 
 from stackmem.answers import Segment, read_segments
 from stackmem.asking import ATTEMPTS, ask, delay
-from stackmem.clock import show_time
+from stackmem.clock import day_of_week, show_time
 from stackmem.database import Held, lease, transaction
-from stackmem.exceptions import BadAnswer, PermanentError, TransientError
+from stackmem.exceptions import BadAnswer, ContentRefused, PermanentError, TransientError
 from stackmem.making import make_memory
-from stackmem.models import Session, Turn, Window
+from stackmem.models import ForgetRequest, Session, Turn, Window
+from stackmem.naming import note_aliases
 from stackmem.persona import Persona, language_of, prompt_file, prompt_version, render
 from stackmem.ports import ChatModel, ChatRequest, Clock, Hint, Queue
 
@@ -76,7 +77,7 @@ class Remembering:
                 look = next_look(session)
                 try:
                     segments = self.ask(look)
-                except BadAnswer as exc:
+                except (BadAnswer, ContentRefused) as exc:
                     self._bad_answer(look, exc, held)
                 except (TransientError, PermanentError) as exc:
                     self._model_down(look, exc)
@@ -104,15 +105,16 @@ class Remembering:
             "session_ended": look.final,
             "both_speakers": both,
             "time_zone": str(self.zone),
-            "turns": [self._turn_line(number, turn) for number, turn in enumerate(look.turns, 1)],
+            "turns": [self._turn_line(number, turn, language) for number, turn in enumerate(look.turns, 1)],
         }
         content = json.dumps(talk, ensure_ascii=False)
         return [{"role": "system", "content": system}, {"role": "user", "content": content}]
 
-    def _turn_line(self, number: int, turn: Turn) -> dict[str, Any]:
+    def _turn_line(self, number: int, turn: Turn, language: str) -> dict[str, Any]:
         line: dict[str, Any] = {
             "turn_id": number,
             "at": show_time(turn.at, self.zone),
+            "day": day_of_week(turn.at, self.zone, language),
             "user": turn.user[:TURN_CHARACTERS],
             "robot": "" if turn.degraded else turn.reply[:TURN_CHARACTERS],
         }
@@ -127,7 +129,7 @@ class Remembering:
             self.queue.put(Hint("index", look.session.owner))
         return made
 
-    def _bad_answer(self, look: Look, fault: BadAnswer, held: Held) -> None:
+    def _bad_answer(self, look: Look, fault: Exception, held: Held) -> None:
         attempts = look.session.attempts + 1
         log.warning("session %s: the memory model's answer was bad (attempt %d): %s", look.session.id, attempts, fault)
         with transaction():
@@ -135,10 +137,11 @@ class Remembering:
             if attempts >= ATTEMPTS:
                 ids = [turn.id for turn in look.turns]
                 Turn.update(state="failed").where(Turn.id.in_(ids), Turn.state == "pending").execute()
-                _looked(look, attempts=0, retry_at=None)
+                _looked(look, attempts=0, attempts_to=None, retry_at=None)
             else:
                 wait = self.clock.now() + delay(attempts)
-                Session.update(attempts=attempts, retry_at=wait, enqueued_at=None).where(
+                last = max(turn.id for turn in look.turns)
+                Session.update(attempts=attempts, attempts_to=last, retry_at=wait, enqueued_at=None).where(
                     Session.id == look.session.id
                 ).execute()
 
@@ -151,11 +154,15 @@ class Remembering:
 
 
 def next_look(session: Session) -> Look:
-    """Return the session's pending turns, oldest first, as many as one look takes."""
-    rows = list(
-        Turn.select().where(Turn.session == session, Turn.state == "pending").order_by(Turn.ordinal).limit(TURNS + 1)
-    )
-    return Look(session, rows[:TURNS], final=session.ended_at is not None and len(rows) <= TURNS)
+    """Return the session's pending turns, oldest first, as many as one look takes.
+
+    After a bad answer it is the same turns again: newer ones must not fail with them.
+    """
+    waiting = Turn.select().where(Turn.session == session, Turn.state == "pending").order_by(Turn.ordinal)
+    rows = list(waiting.limit(TURNS + 1))
+    again = [turn for turn in rows if session.attempts_to is None or turn.id <= session.attempts_to]
+    seen = (again or rows)[:TURNS]
+    return Look(session, seen, final=session.ended_at is not None and len(seen) == len(rows))
 
 
 def new_window(look: Look, model: str, now: datetime) -> Window:
@@ -189,11 +196,22 @@ def write_look(look: Look, segments: Sequence[Segment], window: Window, now: dat
             made += make_memory(segment, turns, window, now, zone, ordinal=of_same_turns[same])
             of_same_turns[same] += 1
             kept.update(same)
+    for segment in segments:
+        _note(segment, [look.turns[number - 1] for number in segment.turn_ids], window, now)
     if not made:
         Window.update(compared=True).where(Window.id == window.id).execute()
     _set_states(look, kept, open_numbers)
-    _looked(look, attempts=0, delays=0, retry_at=None)
+    _looked(look, attempts=0, attempts_to=None, delays=0, retry_at=None)
     return made
+
+
+def _note(segment: Segment, turns: Sequence[Turn], window: Window, now: datetime) -> None:
+    """Note what the segment says beside its memory: a wish to forget (it deletes nothing), other names of things."""
+    note_aliases(window.owner, segment.aliases, turns, now)
+    if segment.forget and not window.session.both_speakers:
+        ForgetRequest.insert(
+            owner=window.owner, turn=turns[-1].id, what=segment.forget, created_at=now
+        ).on_conflict_ignore().execute()
 
 
 def open_topic(segments: Sequence[Segment], count: int) -> set[int]:
@@ -242,6 +260,8 @@ _SCHEMA: dict[str, Any] = {
                     "occurred_at": {"type": ["string", "null"]},
                     "occurred_from": {"type": ["string", "null"]},
                     "occurred_to": {"type": ["string", "null"]},
+                    "forget": {"type": "string"},
+                    "aliases": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
                 },
                 "required": ["turn_ids", "keep", "topic", "summary", "entities", "memory_type"],
             },

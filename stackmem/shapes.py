@@ -1,11 +1,12 @@
 """The JSON shapes of rows as they go out: to HTTP, the command line and exports."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
 
 from stackmem.clock import show_time
 from stackmem.models import Memory, Session, ToolTrace, Turn
+from stackmem.naming import display_forms
 from stackmem.sources import source_turn_ids
 
 
@@ -84,13 +85,15 @@ def session_line(session: Session, zone: tzinfo) -> dict[str, Any]:
     }
 
 
-def memory_line(memory: Memory, zone: tzinfo, sources: Sequence[int]) -> dict[str, Any]:
-    """A memory as shown, listed and exported."""
+def memory_line(
+    memory: Memory, zone: tzinfo, sources: Sequence[int], forms: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A memory as shown, listed and exported; ``forms`` are the spellings of its entity keys said most often."""
     return {
         "memory_id": memory.id,
         "topic": memory.topic,
         "summary": memory.summary,
-        "entities": memory.entities,
+        "entities": shown_entities(memory, forms or {}),
         "memory_type": memory.memory_type,
         "occurred_at": show_time(memory.occurred_at, zone),
         "occurred_from": show_time(memory.occurred_from, zone),
@@ -109,4 +112,16 @@ def memory_line(memory: Memory, zone: tzinfo, sources: Sequence[int]) -> dict[st
 def memory_lines(memories: Sequence[Memory], zone: tzinfo) -> list[dict[str, Any]]:
     """Memories as listed, their source turns read in one query."""
     ids = source_turn_ids([memory.id for memory in memories])
-    return [memory_line(memory, zone, ids[memory.id]) for memory in memories]
+    forms = forms_of(memories)
+    return [memory_line(memory, zone, ids[memory.id], forms) for memory in memories]
+
+
+def forms_of(memories: Sequence[Memory]) -> dict[str, str]:
+    """Return how the names in these memories of one owner are shown."""
+    keys = {key for memory in memories for key in memory.entity_keys}
+    return display_forms(memories[0].owner, keys) if keys else {}
+
+
+def shown_entities(memory: Memory, forms: Mapping[str, str]) -> list[str]:
+    """Return a memory's names in the spelling said most often."""
+    return [forms.get(key, name) for key, name in zip(memory.entity_keys, memory.entities, strict=False)]

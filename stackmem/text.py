@@ -5,8 +5,9 @@ import unicodedata
 from typing import Any
 
 _LONE_OR_NUL = re.compile("[\x00\ud800-\udfff]")
-_DASHES = "-‐‑‒–—―−﹘﹣－ｰ~〜～"
+_DASHES = "-֊־᐀᠆‐‑‒–—―⸗⸚⸺⸻⹀⹝〜〰゠︱︲﹘﹣－𐺭−⁃\u00ad~～∼∽⁓"  # Unicode's class Pd, and what looks alike
 _SEPARATORS = re.compile(rf"[\s{re.escape(_DASHES)}_・･.,，、。'’\"”“]+")
+_LONG_MARK_AS_DASH = re.compile(r"(?<![ぁ-ゖァ-ヺー])ー+")  # RTXー3050: the key beside 0 on a Japanese keyboard
 _KATAKANA_WORD = re.compile(r"[ァ-ヺ][ァ-ヺー]{2,}ー\Z")
 
 
@@ -39,8 +40,14 @@ def entity_key(name: str) -> str:
     only a final ー of a katakana word of four characters or more is dropped
     (サーバー = サーバ, but ビール is not ビル).
     """
-    key = _SEPARATORS.sub("", fold(name))
+    key = _LONG_MARK_AS_DASH.sub("", _SEPARATORS.sub("", fold(name)))
     return key[:-1] if _KATAKANA_WORD.match(key) else key
+
+
+def key_letters(character: str, before: str) -> str:
+    """Return what one character brings to the key of a text whose key ends with ``before`` so far."""
+    letters = _SEPARATORS.sub("", fold(character))
+    return _LONG_MARK_AS_DASH.sub("", before + letters)[len(before) :] if letters == "ー" else letters
 
 
 def bigrams(text: str) -> list[str]:

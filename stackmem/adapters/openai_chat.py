@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from stackmem.adapters.openai_answer import read_completion
-from stackmem.adapters.openai_errors import Complaints, ContentRefused, Refused
+from stackmem.adapters.openai_errors import Complaints, Refused
 from stackmem.adapters.openai_request import Dialect, body_of
 from stackmem.exceptions import SettingsError, StackmemError, TransientError
 from stackmem.ports import ChatAnswer, ChatRequest
@@ -20,7 +20,6 @@ from stackmem.ports import ChatAnswer, ChatRequest
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["ContentRefused", "OpenAIChat"]
 
 _BODY_LIMIT = 8_000_000  # bytes; an answer is a few thousand
 _PAUSE_S = 0.2  # before a failed request is tried again, where the server asks for no other

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from stackmem.exceptions import PermanentError, SettingsError, StackmemError, TransientError
+from stackmem.exceptions import ContentRefused, PermanentError, SettingsError, StackmemError, TransientError
 
 _WORDS_LIMIT = 300  # characters of the server's words in a message of ours
 _MESSAGE_KEYS = ("message", "msg", "error", "errors", "detail", "error_message")
@@ -23,10 +23,6 @@ THINKING = re.compile(
     r"|(unrecogni[sz]ed|unknown|unexpected|unsupported) (request )?(argument|parameter|field|key|property)",
     re.I,
 )
-
-
-class ContentRefused(PermanentError):
-    """The chat model's service refuses to read these words."""
 
 
 class Refused(Exception):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.adapters.openai_answer import read_completion
-from stackmem.adapters.openai_errors import ContentRefused, Refused
+from stackmem.adapters.openai_errors import Refused
 from stackmem.ports import ChatAnswer, ChatRequest, ToolCall
 from tests.contract.chatting import (
     CALL_TEXT,

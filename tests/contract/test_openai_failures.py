@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stackmem.adapters.openai_chat import ContentRefused, OpenAIChat
+from stackmem.adapters.openai_chat import OpenAIChat
 from stackmem.exceptions import PermanentError, TransientError
 from tests.contract.chatting import (
     KEY,

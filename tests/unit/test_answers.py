@@ -21,7 +21,16 @@ def read(*items: Any, count: int = 5) -> list[Segment]:
 def test_a_good_answer_is_read() -> None:
     more = {"entities": ["富士通"], "memory_type": "decision", "occurred_at": "2026-07-01", "occurred_from": None}
     (segment,) = read(GOOD | more)
-    assert segment.model_dump() == GOOD | more | {"occurred_to": None}
+    assert segment.model_dump() == GOOD | more | {"occurred_to": None, "forget": "", "aliases": []}
+
+
+def test_a_wish_to_forget_and_other_names_are_read() -> None:
+    (segment,) = read(
+        GOOD | {"forget": " PCの値段 ", "aliases": [["富士通", "Fujitsu"], ["x"], "y", ["a", 1], ["", "b"]]}
+    )
+    assert (segment.forget, segment.aliases) == ("PCの値段", [("富士通", "Fujitsu")])
+    (segment,) = read(GOOD | {"forget": None, "aliases": {"富士通": "Fujitsu"}})
+    assert (segment.forget, segment.aliases) == ("", [])
 
 
 @pytest.mark.parametrize(

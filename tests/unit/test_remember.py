@@ -141,7 +141,9 @@ def test_the_model_is_shown_numbered_turns_with_their_times(world: World, model:
     talk = model.prompts[0]
     assert (talk["session_ended"], talk["both_speakers"], talk["time_zone"]) == (True, False, "Asia/Tokyo")
     first, recalled, degraded, long = talk["turns"]
-    assert first == {"turn_id": 1, "at": "2026-07-02T20:15:00+09:00", "user": "昨日PCを買った", "robot": "いいね"}
+    assert first == {
+        "turn_id": 1, "at": "2026-07-02T20:15:00+09:00", "day": "木", "user": "昨日PCを買った", "robot": "いいね",
+    }  # fmt: skip
     assert recalled["recalled"] is True
     assert degraded["robot"] == ""
     assert (len(long["user"]), len(long["robot"])) == (1500, 1500)
