@@ -1,5 +1,6 @@
 """Correct a memory by hand: the corrected one is new, the old one is superseded and stays in its history."""
 
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -9,7 +10,7 @@ from stackmem.database import transaction
 from stackmem.exceptions import Conflict, InvalidInput, NotFound
 from stackmem.ids import memory_id
 from stackmem.making import add_sources, entity_columns, set_entities, supersede
-from stackmem.models import Memory
+from stackmem.models import Memory, Turn
 from stackmem.sources import source_turns
 from stackmem.text import clean
 
@@ -31,7 +32,7 @@ def edit(owner: str, identity: str, changes: dict[str, Any], now: datetime, zone
         if old.status != "active":
             raise Conflict(f"This memory was replaced by {old.superseded_by}: correct that one.")
         turns = source_turns([old.id])[old.id]
-        new_id = _free_id(old, [turn.uid for turn in turns])
+        new_id = _free_id(old, turns)
         columns = {name: getattr(old, name) for name in (*FIELDS, "said_at")} | wanted
         columns |= {"entities": old.entities, "entity_keys": old.entity_keys} | entity_columns(columns["entities"])
         Memory.create(
@@ -40,11 +41,11 @@ def edit(owner: str, identity: str, changes: dict[str, Any], now: datetime, zone
         add_sources(new_id, turns)
         set_entities(new_id, owner, columns["entities"])
         supersede(old, new_id)
-        return Memory.get_by_id(new_id)  # type: ignore[no-any-return]
+        return Memory.get_by_id(new_id)
 
 
-def _free_id(old: Memory, uids: list[str]) -> str:
-    first = min((source.turn.at for source in old.sources), default=old.occurred_at)
+def _free_id(old: Memory, turns: Sequence[Turn]) -> str:
+    first, uids = (turns[0].at if turns else old.occurred_at), [turn.uid for turn in turns]
     ordinal = 0
     while True:
         identity = memory_id(first, old.owner, uids or [old.id], old.revision + 1, ordinal)

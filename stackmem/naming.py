@@ -140,7 +140,7 @@ def _insert(owner: str, name: str, other: str, turn: int | None, now: datetime, 
     if by_person:
         # A person's word outlives the turn that stated it.
         Alias.update(turn=None).where(_is(owner, key, other_key)).execute()
-    return Alias.get(_is(owner, key, other_key))  # type: ignore[no-any-return]
+    return Alias.get(_is(owner, key, other_key))
 
 
 def remove_alias(owner: str, name: str, other: str) -> None:

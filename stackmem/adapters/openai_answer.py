@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stackmem.adapters.openai_errors import Refused
+from stackmem.exceptions import ContentRefused
 from stackmem.ports import ChatAnswer, ChatRequest, ToolCall
 from stackmem.reading import offered_name, read_arguments, read_tool_calls, strip_thinking
 from stackmem.text import clean

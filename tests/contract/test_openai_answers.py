@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stackmem.adapters.openai_answer import read_completion
 from stackmem.adapters.openai_errors import Refused
+from stackmem.exceptions import ContentRefused
 from stackmem.ports import ChatAnswer, ChatRequest, ToolCall
 from tests.contract.chatting import (
     CALL_TEXT,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stackmem.adapters.openai_chat import OpenAIChat
-from stackmem.exceptions import PermanentError, TransientError
+from stackmem.exceptions import ContentRefused, PermanentError, TransientError
 from tests.contract.chatting import (
     KEY,
     SAID,

@@ -50,7 +50,8 @@ def test_a_store_of_a_newer_stackmem_is_refused(new_database: Callable[[], Any])
     database = new_database()
     with database.connection_context():
         database.execute_sql(
-            "INSERT INTO schema_migration (name, applied) SELECT '0099_from_the_future', applied FROM schema_migration LIMIT 1"
+            "INSERT INTO schema_migration (name, applied) "
+            "SELECT '0099_from_the_future', applied FROM schema_migration LIMIT 1"
         )
     with pytest.raises(SettingsError, match=r"newer stackmem \(0099_from_the_future\): install that version"):
         migrate(database)
