@@ -11,7 +11,7 @@ from stackmem.answers import Decision, read_decisions
 from stackmem.asking import ATTEMPTS, ask, delay
 from stackmem.clock import show_time
 from stackmem.database import Held, lease, transaction
-from stackmem.exceptions import BadAnswer, PermanentError, TransientError
+from stackmem.exceptions import BadAnswer, ContentRefused, PermanentError, TransientError
 from stackmem.making import absorb, supersede
 from stackmem.models import Memory, MemoryEntity, Owner, Window
 from stackmem.persona import language_of, prompt_file
@@ -61,7 +61,7 @@ class Comparing:
         known = candidates(window, new)
         try:
             decisions = self._ask(new, known) if known else []
-        except BadAnswer as exc:
+        except (BadAnswer, ContentRefused) as exc:
             return self._bad_answer(window, exc)
         except (TransientError, PermanentError) as exc:
             self._wait(window.owner, f"the memory model did not answer: {exc}")
@@ -95,7 +95,7 @@ class Comparing:
             "said_at": show_time(memory.said_at, self.zone),
         }
 
-    def _bad_answer(self, window: Window, fault: BadAnswer) -> bool:
+    def _bad_answer(self, window: Window, fault: Exception) -> bool:
         attempts = window.compare_attempts + 1
         Window.update(compare_attempts=attempts).where(Window.id == window.id).execute()
         if attempts < ATTEMPTS:

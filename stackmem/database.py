@@ -16,7 +16,7 @@ from peewee import SqliteDatabase
 from playhouse.db_url import connect
 from playhouse.migrations import Runner
 
-from stackmem.exceptions import Conflict, SettingsError
+from stackmem.exceptions import Conflict, SettingsError, TransientError
 from stackmem.models import Lease, proxy
 from stackmem.ports import Clock
 
@@ -119,6 +119,17 @@ def transaction() -> AbstractContextManager[Any]:
     if isinstance(proxy.obj, SqliteDatabase):
         return proxy.atomic("IMMEDIATE")
     return proxy.atomic()
+
+
+def scrub_log() -> None:
+    """Empty SQLite's write-ahead log, which holds pages as they were before something was deleted.
+
+    Raises TransientError while a reader is in the middle of it.
+    """
+    if isinstance(proxy.obj, SqliteDatabase):
+        busy = proxy.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise TransientError("The database's log is being read: it is emptied a little later.")
 
 
 class Held:

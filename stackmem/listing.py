@@ -15,7 +15,7 @@ from stackmem.text import entity_key
 SEARCH_LIMIT = 5
 LIST_LIMIT = 50
 HIGHEST_LIMIT = 1000
-STATUSES = ("active", "superseded")
+STATUSES = ("active", "superseded", "forgotten")
 Wanted = dict[str, str | None]
 
 
@@ -25,6 +25,8 @@ def search(recall: Recall, owner: str, query: str, wanted: Wanted, limit: int, z
         raise InvalidInput("The query is empty: say what to look for.")
     given: dict[str, Any] = {"query": query, "entities": [wanted["entity"]] if wanted.get("entity") else None}
     given |= {"memory_type": _type(wanted), "since": wanted.get("since"), "until": wanted.get("until")}
+    if _status(wanted) == "forgotten":
+        raise InvalidInput("What is forgotten cannot be searched; it can be listed until it is purged.")
     arguments = read_arguments(owner, given, zone)
     found = recall.find(replace(arguments, where=replace(arguments.where, status=_status(wanted))), limit)
     lines = shapes.memory_lines([candidate.memory for candidate in found], zone)
@@ -37,7 +39,7 @@ def search(recall: Recall, owner: str, query: str, wanted: Wanted, limit: int, z
 
 def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, Any]:
     """Return ``{"memories": […], "count"}``, the newest said first; active ones unless another status is wanted."""
-    rows = Memory.select().where(Memory.owner == owner, Memory.status == _status(wanted))
+    rows = Memory.select().where(Memory.owner == owner, Memory.status == _status(wanted), _has_words())
     if memory_type := _type(wanted):
         rows = rows.where(Memory.memory_type == memory_type)
     if wanted.get("entity"):
@@ -55,6 +57,11 @@ def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, An
         happened, said = happened & (Memory.occurred_from <= until), said & (Memory.said_at <= until)
     found = list(rows.where(happened | said).order_by(Memory.said_at.desc(), Memory.id).limit(limit))
     return {"memories": shapes.memory_lines(found, zone), "count": len(found)}
+
+
+def _has_words() -> Any:
+    """Leave out the tombstones: of what was purged nothing is left to show."""
+    return (Memory.status != "forgotten") | Memory.purge_at.is_null(False)
 
 
 def _status(wanted: Wanted) -> str:
@@ -77,6 +84,20 @@ def one(owner: str, memory_id: str) -> Memory:
     if memory is None:
         raise NotFound(f"There is no memory {memory_id[:40]}.")
     return memory
+
+
+def history(memory: Memory) -> list[Memory]:
+    """Return what a memory replaced, over all steps, the newest first; forgotten ones are left out."""
+    found: dict[str, Memory] = {}
+    newly = [memory.id]
+    while newly:
+        rows = Memory.select().where(
+            Memory.owner == memory.owner, Memory.superseded_by.in_(newly), Memory.status == "superseded"
+        )
+        older = [row for row in rows if row.id not in found and row.id != memory.id]
+        found |= {row.id: row for row in older}
+        newly = [row.id for row in older]
+    return sorted(found.values(), key=lambda row: (row.said_at, row.revision, row.id), reverse=True)
 
 
 def source_lines(memory: Memory, zone: tzinfo) -> list[dict[str, Any]]:

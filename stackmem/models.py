@@ -124,7 +124,11 @@ class Window(Row):
 
 
 class Memory(Row):
-    """One topic over several turns. ``origin``: made, edited, merged or imported."""
+    """One topic over several turns.
+
+    ``origin``: made, edited, merged, imported, or kept (made from turns that are not remembered again). Only what is
+    made and has its window is made again by a rebuild.
+    """
 
     id = TextField(primary_key=True)
     owner = TextField()

@@ -6,8 +6,8 @@ from typing import Any
 from stackmem.answers import Segment
 from stackmem.database import transaction
 from stackmem.indexing import Progress
-from stackmem.making import supersede
-from stackmem.models import Memory, Owner, PointDeletion, Session, Turn, Window
+from stackmem.making import changed, supersede
+from stackmem.models import Alias, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.remember import Look, Remembering, open_topic, write_look
 
 Replayed = list[tuple[Window, Look, list[Segment]]]
@@ -49,7 +49,13 @@ def _windows(owner: str, after: int) -> Any:
 def _look(window: Window, still_open: dict[int, list[Turn]]) -> Look:
     earlier = still_open.get(window.session_id, [])
     known = {turn.id for turn in earlier}
-    rows = Turn.select().where(Turn.id.in_(window.turn_ids), Turn.state != "failed").order_by(Turn.ordinal)
+    rows = (
+        Turn.select()
+        .where(
+            Turn.id.in_(window.turn_ids), Turn.state != "failed", ~Turn.settled
+        )  # a person decided about settled ones
+        .order_by(Turn.ordinal)
+    )
     decided = Window.select().where(Window.session == window.session, Window.id < window.id)
     seen = {turn_id for row in decided for turn_id in row.turn_ids}
     fresh = [turn for turn in rows if turn.id not in seen and turn.id not in known]
@@ -63,12 +69,13 @@ def _left_open(look: Look, segments: Sequence[Segment]) -> list[Turn]:
 
 def _write(owner: str, replayed: Replayed, still_open: dict[int, list[Turn]], remembering: Remembering) -> None:
     """Replace an owner's made memories by the replayed ones, in the caller's transaction."""
-    made = Memory.select().where(Memory.owner == owner, Memory.origin == "made", Memory.status != "forgotten")
-    by_person = Memory.select(Memory.id).where(Memory.owner == owner, Memory.origin != "made")
-    person = {row.id for row in by_person}
-    links = {row.id: row.superseded_by for row in made if row.superseded_by in person}
-    before = {row.id for row in made}
+    derived = (Memory.origin == "made") & Memory.window.is_null(False) & (Memory.status != "forgotten")
+    rows = list(Memory.select().where(Memory.owner == owner))
+    made = {row.id: row for row in Memory.select().where(Memory.owner == owner, derived)}
+    links = _links_to_a_persons(made, {row.id for row in rows} - set(made))
+    before = set(made)
     Memory.delete().where(Memory.id.in_(before)).execute()
+    Alias.delete().where(Alias.owner == owner, Alias.turn.is_null(False), Alias.turn.in_(_replayed(replayed))).execute()
     now = remembering.clock.now()
     for window, look, segments in replayed:
         Window.update(compared=False, compare_attempts=0, turn_ids=[turn.id for turn in look.turns]).where(
@@ -79,11 +86,42 @@ def _write(owner: str, replayed: Replayed, still_open: dict[int, list[Turn]], re
         old = Memory.get_or_none(Memory.id == old_id)
         if old is not None:
             supersede(old, new_id)
+    _wake(owner)
     _leave(owner, before)
     for session_id, turns in still_open.items():
         if turns:
             Turn.update(state="pending").where(Turn.id.in_([turn.id for turn in turns])).execute()
             Session.update(look_due=True).where(Session.id == session_id).execute()
+
+
+def _replayed(replayed: Replayed) -> list[int]:
+    return sorted({turn.id for _, look, _ in replayed for turn in look.turns})
+
+
+def _links_to_a_persons(made: dict[str, Memory], persons: set[str]) -> dict[str, str]:
+    """Return the links of made memories whose history leads to one that a person decided about, over any steps."""
+    links: dict[str, str] = {}
+    for row in made.values():
+        step, chain = row, list[Memory]()
+        while step.superseded_by in made and step not in chain:
+            chain.append(step)
+            step = made[step.superseded_by]
+        if step.superseded_by in persons:
+            links |= {one.id: one.superseded_by for one in [*chain, step]}
+    return links
+
+
+def _wake(owner: str) -> None:
+    """Make active again what a person decided about and a memory that was not made again had replaced."""
+    ids = Memory.select(Memory.id)
+    Memory.update(**changed(status="active", superseded_by=None)).where(
+        Memory.owner == owner,
+        Memory.status == "superseded",
+        Memory.superseded_by.is_null(False),
+        Memory.superseded_by.not_in(ids),
+        Memory.window.is_null() | (Memory.origin != "made"),
+        Memory.origin != "imported",  # what replaced it may have stayed in the store it came from
+    ).execute()
 
 
 def _leave(owner: str, before: set[str]) -> None:

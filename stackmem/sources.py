@@ -194,7 +194,12 @@ def _with_neighbours(turns: Sequence[Turn], around: int) -> list[Turn]:
             distance.setdefault((turn.session_id, turn.ordinal + steps), steps)
     sessions = {session_id for session_id, _ in distance}
     rows: Iterable[Turn] = Turn.select().where(Turn.session.in_(list(sessions))).order_by(Turn.id)
-    near = [row for row in rows if (row.session_id, row.ordinal) in distance]
+    ours = {turn.id for turn in turns}
+    near = [
+        row
+        for row in rows
+        if (row.session_id, row.ordinal) in distance and (row.id in ours or not row.settled)  # some are forgotten
+    ]
     return sorted(near, key=lambda row: distance[row.session_id, row.ordinal])
 
 

@@ -1,10 +1,11 @@
 """How things stand: counted in the rows, and in the index itself."""
 
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from peewee import fn
 
+from stackmem.forget_requests import request_lines
 from stackmem.indexing import IndexHandle
 from stackmem.models import Memory, PointDeletion, Turn, Window
 
@@ -12,8 +13,11 @@ TURN_STATES = ("open", "pending", "kept", "skipped", "failed")
 MEMORY_STATUSES = ("active", "superseded", "forgotten")
 
 
-def status(owner: str, index: IndexHandle, kind: str, now: datetime) -> dict[str, Any]:
-    """Return the counts of an owner; ``points`` is None in a process that does not own the index."""
+def status(owner: str, index: IndexHandle, kind: str, now: datetime, zone: tzinfo) -> dict[str, Any]:
+    """Return the counts of an owner, and what the user asked to be forgotten.
+
+    ``points`` is None in a process that does not own the index.
+    """
     oldest = Turn.select(fn.MIN(Turn.received_at)).where(Turn.owner == owner, Turn.state.in_(["open", "pending"]))
     since = Turn.received_at.python_value(oldest.scalar())
     return {
@@ -27,6 +31,7 @@ def status(owner: str, index: IndexHandle, kind: str, now: datetime) -> dict[str
             "dim": index.embedder.fingerprint.dim,
         },
         "oldest_pending_s": round((now - since).total_seconds()) if since else None,
+        "forget_requests": request_lines(owner, zone),
     }
 
 

@@ -8,6 +8,8 @@ _LONE_OR_NUL = re.compile("[\x00\ud800-\udfff]")
 _DASHES = "-֊־᐀᠆‐‑‒–—―⸗⸚⸺⸻⹀⹝〜〰゠︱︲﹘﹣－𐺭−⁃\u00ad~～∼∽⁓"  # Unicode's class Pd, and what looks alike
 _SEPARATORS = re.compile(rf"[\s{re.escape(_DASHES)}_・･.,，、。'’\"”“]+")
 _LONG_MARK_AS_DASH = re.compile(r"(?<![ぁ-ゖァ-ヺー])ー+")  # RTXー3050: the key beside 0 on a Japanese keyboard
+_KANJI = re.compile(r"[㐀-鿿々]{2,}")
+_PIECE = re.compile(r"[a-z]{3,}|[0-9]{2,}|[ァ-ヺ][ァ-ヺー]+|[^\W\d_a-zぁ-ヿ㐀-鿿々]{2,}")
 _KATAKANA_WORD = re.compile(r"[ァ-ヺ][ァ-ヺー]{2,}ー\Z")
 
 
@@ -57,6 +59,13 @@ def bigrams(text: str) -> list[str]:
     """
     letters = "".join(char for char in fold(text) if unicodedata.category(char)[0] in "LN")
     return [letters[i : i + 2] for i in range(len(letters) - 1)] or ([letters] if letters else [])
+
+
+def content_pieces(text: str) -> frozenset[str]:
+    """Return what carries the content of a text: words and numbers of two characters or more, pairs of kanji."""
+    pieces = _PIECE.findall(fold(text))
+    pairs = (run[i : i + 2] for run in _KANJI.findall(text) for i in range(len(run) - 1))
+    return frozenset([*pieces, *pairs])
 
 
 def estimate_tokens(text: str) -> int:

@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from stackmem import sessions
+from stackmem.asking import ATTEMPTS
 from stackmem.compare import Comparing, next_ready, next_uncompared
 from stackmem.converse import give_up_open_turns
-from stackmem.database import lease
+from stackmem.database import lease, scrub_log, transaction
 from stackmem.exceptions import StackmemError, TransientError
+from stackmem.forgetting import purge_due
 from stackmem.indexing import IndexHandle, Progress, index_owner, reindex
 from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.persona import Persona
@@ -84,6 +86,11 @@ class Work:
             Job.update(finished_at=self.clock.now(), **outcome).where(Job.id == job_id).execute()
 
     def _rebuild(self, job: Job, progress: Progress) -> int:
+        if job.kind == "scrub":
+            # An index keeps deleted points in its files until it is written anew.
+            done = reindex(self.index, progress)
+            scrub_log()
+            return done
         if job.arguments.get("from") == "turns":
             rebuild_from_turns(self.remembering, progress)
         done = reindex(self.index, progress)
@@ -110,12 +117,20 @@ class Work:
     def sweep(self) -> int:
         """Find what a lost hint, a dead worker or the clock left waiting, and enqueue it; return how many hints."""
         now = self.clock.now()
+        purge_due(now)
         give_up_open_turns(now, timedelta(seconds=2 * self.turn_timeout_s), self.persona.fallback_line)
         sessions.end_idle(now)
         hints = list(self.waiting(now, now - STALE))
         for hint in hints:
             self.queue.put(hint)
         return len(hints)
+
+    def retry(self, owner: str) -> dict[str, int]:
+        """Bring back an owner's failed turns and comparisons, and try at once what waits for the model; count them."""
+        with transaction():
+            found = retry(owner)
+        self.sweep()
+        return found
 
     def waiting(self, now: datetime, stale: datetime) -> Iterator[Hint]:
         """Yield a hint for all work that is due and not enqueued since ``stale``; mark it as enqueued."""
@@ -133,6 +148,13 @@ class Work:
             Job.update(enqueued_at=now).where(Job.id == job.id).execute()
             yield Hint("reindex", job.id)
 
+    def catch_up(self) -> None:
+        """Do in this thread what is due now; what then waits for a delay is left."""
+        while hints := list(self.waiting(self.clock.now(), self.clock.now())):
+            for hint in hints:
+                self.run(hint)
+            time.sleep(POLL)  # where another worker holds what is due
+
     def drain(self, until: Callable[[], bool]) -> None:
         """Do the waiting work in this thread until ``until()`` holds; for commands that run without a server."""
         while not until():
@@ -144,6 +166,24 @@ class Work:
                     return
             if not hints:
                 time.sleep(POLL)
+
+
+def retry(owner: str) -> dict[str, int]:
+    """Make failed turns pending again, inside the caller's transaction; return how many turns and comparisons."""
+    failed = list(Turn.select().where(Turn.owner == owner, Turn.state == "failed", ~Turn.settled))
+    Turn.update(state="pending").where(Turn.id.in_([turn.id for turn in failed])).execute()
+    for session_id in {turn.session_id for turn in failed}:
+        before = min(turn.id for turn in failed if turn.session_id == session_id) - 1
+        looked_to = min(before, Session.get_by_id(session_id).looked_to)
+        Session.update(look_due=True, looked_to=looked_to).where(Session.id == session_id).execute()
+    Session.update(attempts=0, attempts_to=None, delays=0, retry_at=None, enqueued_at=None).where(
+        Session.owner == owner
+    ).execute()
+    Owner.update(delays=0, retry_at=None, compare_enqueued_at=None).where(Owner.name == owner).execute()
+    given_up = Window.update(compared=False, compare_attempts=0).where(
+        Window.owner == owner, Window.compared, Window.compare_attempts >= ATTEMPTS
+    )
+    return {"turns": len(failed), "comparisons": given_up.execute()}
 
 
 def _progress_of(job_id: int) -> Progress:

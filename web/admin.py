@@ -23,13 +23,19 @@ def _only_with_the_key() -> None:
 @blueprint.get("/status")
 def get_status() -> dict[str, Any]:
     """Return how things stand."""
-    return status(g.owner, runtime().index, runtime().index.kind, runtime().clock.now())
+    return status(g.owner, runtime().index, runtime().index.kind, runtime().clock.now(), runtime().settings.zone)
 
 
 @blueprint.post("/sweep")
 def post_sweep() -> dict[str, Any]:
     """Look now for work that is waiting."""
     return {"hints": runtime().work.sweep()}
+
+
+@blueprint.post("/retry")
+def post_retry() -> dict[str, Any]:
+    """Bring back what failed."""
+    return runtime().work.retry(g.owner)
 
 
 @blueprint.post("/reindex")

@@ -70,3 +70,13 @@ def number_in_query(name: str, default: int, highest: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10) or not 1 <= int(text) <= highest:
         raise InvalidInput(f"{name} must be a whole number from 1 to {highest}.")
     return int(text)
+
+
+def flag_in_query(name: str) -> bool:
+    """Return whether a flag of the query string is set: 1, true, yes or nothing at all, against 0, false, no."""
+    text = request.args.get(name)
+    if text is None or text.lower() in ("0", "false", "no"):
+        return False
+    if text.lower() in ("", "1", "true", "yes"):
+        return True
+    raise InvalidInput(f"{name} must be 1 or 0.")

@@ -13,7 +13,7 @@ from stackmem import __version__
 from stackmem.cli.device import devices
 from stackmem.cli.memory import memories
 from stackmem.cli.rebuild import reindex
-from stackmem.cli.standing import status
+from stackmem.cli.standing import retry, status
 from stackmem.cli.talk import chat
 from stackmem.cli.transfer import export, import_
 from stackmem.exceptions import StackmemError
@@ -68,5 +68,5 @@ def main() -> None:
     """
 
 
-for command in (chat, import_, export, reindex, memories, devices, status):
+for command in (chat, import_, export, reindex, memories, devices, status, retry):
     main.add_command(command)

@@ -5,16 +5,22 @@ from typing import Any
 import click
 
 from stackmem import listing, shapes
+from stackmem.cli.changing import alias, edit, forget
 from stackmem.cli.common import WORDS, json_option, owner_option, print_json, store, with_server_or_own
 from stackmem.config import load_settings
 from stackmem.recall import TYPES
 
+STATUS_HELP = "superseded: replaced by a newer one. forgotten: not purged yet."
 limit_range = click.IntRange(1, listing.HIGHEST_LIMIT)
 
 
 @click.group()
 def memories() -> None:
-    """Look at what the robot remembers."""
+    """Look at what the robot remembers, correct it, make it forget."""
+
+
+for command in (edit, forget, alias):
+    memories.add_command(command)
 
 
 @memories.command(name="list")
@@ -28,7 +34,7 @@ def memories() -> None:
     type=click.Choice(listing.STATUSES),
     default="active",
     show_default=True,
-    help="superseded: replaced by a newer one.",
+    help=STATUS_HELP,
 )
 @click.option("--limit", type=limit_range, default=listing.LIST_LIMIT, show_default=True, help="At most so many.")
 @json_option
@@ -67,13 +73,17 @@ def show(memory_id: str, owner: str, as_json: bool) -> None:
         memory = listing.one(owner, memory_id)
         line = shapes.memory_lines([memory], settings.zone)[0]
         turns = listing.source_lines(memory, settings.zone)
+        history = shapes.memory_lines(listing.history(memory), settings.zone)
     if as_json:
-        print_json(line | {"turns": turns})
+        print_json(line | {"turns": turns, "history": history})
         return
     _print_one(line)
     for turn in turns:
         click.echo(f"    {turn['at']}  user: {turn['user']}")
         click.echo(f"    {'':25}  robot: {turn['reply']}")
+    for older in history:
+        click.echo("  before:")
+        _print_one(older)
 
 
 def _print(found: dict[str, Any], as_json: bool, empty: str) -> None:

@@ -1,0 +1,89 @@
+"""What users asked the robot to forget. A request deletes nothing: it waits, with what it would concern, for a person."""
+
+from collections.abc import Sequence
+from datetime import tzinfo
+from typing import Any
+
+from stackmem.clock import show_time
+from stackmem.exceptions import NotFound
+from stackmem.lexical import coverage
+from stackmem.models import ForgetRequest, Memory, MemoryEntity, MemorySource, Turn
+from stackmem.naming import spellings, widen
+
+TURNS_BEFORE = 3  # 「それ忘れて」 is about one of these
+COVERED = 0.6  # share of the request's words that a memory's must hold to be meant by name
+SHOWN = 10  # memories of one request at most
+
+
+def open_requests(owner: str) -> list[tuple[ForgetRequest, list[Memory]]]:
+    """Return the requests that wait, oldest first, each with the active memories it would concern."""
+    rows = ForgetRequest.select().where(ForgetRequest.owner == owner, ForgetRequest.is_open).order_by(ForgetRequest.id)
+    return [(row, concerned(row)) for row in rows]
+
+
+def concerned(request: ForgetRequest) -> list[Memory]:
+    """Return the active memories a request would concern: those it names, else those of what was just talked about."""
+    named = _named(request.owner, request.what)
+    return (named or _just_told(request))[:SHOWN]
+
+
+def _named(owner: str, what: str) -> list[Memory]:
+    keys = {row.key for row in MemoryEntity.select(MemoryEntity.key).where(MemoryEntity.owner == owner).distinct()}
+    said = [key for key in keys if spellings(what, key)]
+    said += list(widen(owner, said))
+    active = list(Memory.select().where(Memory.owner == owner, Memory.status == "active").order_by(Memory.id))
+    by_name = [row for row in active if said and set(said) & set(row.entity_keys)]
+    fits = {row.id: coverage(what, f"{row.topic}\n{row.summary}") for row in active}
+    by_words = [row for row in (by_name or active) if fits[row.id] >= COVERED]
+    found = by_words or by_name
+    return sorted(found, key=lambda row: (-fits[row.id], row.id))
+
+
+def _just_told(request: ForgetRequest) -> list[Memory]:
+    """Return what was made of the turns just before, and what the robot had just recalled."""
+    turn = Turn.get_or_none(Turn.id == request.turn)
+    if turn is None:
+        return []
+    before = list(
+        Turn.select()
+        .where(Turn.session == turn.session, Turn.ordinal <= turn.ordinal, Turn.ordinal >= turn.ordinal - TURNS_BEFORE)
+        .order_by(Turn.ordinal.desc())
+    )
+    for said in before:  # the nearest turn that has something to forget
+        told = MemorySource.select(MemorySource.memory).where(MemorySource.turn == said.id)
+        ids = [*{row.memory_id for row in told}, *said.memory_ids]
+        rows = Memory.select().where(Memory.id.in_(ids), Memory.owner == request.owner, Memory.status == "active")
+        if found := list(rows.order_by(Memory.id)):
+            return found
+    return []
+
+
+def one(owner: str, request_id: int) -> ForgetRequest:
+    """Return an open request of this owner. Raises NotFound."""
+    row = ForgetRequest.get_or_none(ForgetRequest.id == request_id, ForgetRequest.owner == owner, ForgetRequest.is_open)
+    if row is None:
+        raise NotFound(f"There is no open forget request {request_id}.")
+    return row  # type: ignore[no-any-return]
+
+
+def close(requests: Sequence[ForgetRequest]) -> None:
+    """Close requests that are done, or that a person does not want."""
+    ids = [row.id for row in requests]
+    ForgetRequest.update(is_open=False, what="").where(ForgetRequest.id.in_(ids)).execute()
+
+
+def request_lines(owner: str, zone: tzinfo) -> list[dict[str, Any]]:
+    """Return the open requests as they are shown."""
+    return [_line(row, memories, zone) for row, memories in open_requests(owner)]
+
+
+def _line(row: ForgetRequest, memories: Sequence[Memory], zone: tzinfo) -> dict[str, Any]:
+    turn = Turn.get_or_none(Turn.id == row.turn)
+    return {
+        "request_id": row.id,
+        "turn_id": row.turn,
+        "at": show_time(turn.at, zone) if turn else None,
+        "text": turn.user if turn else "",
+        "what": row.what,
+        "memories": [{"memory_id": memory.id, "topic": memory.topic, "summary": memory.summary} for memory in memories],
+    }

@@ -1,0 +1,208 @@
+"""Forget memories: unsearchable at once, purged a day later. A tombstone stays, and nothing brings the words back."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from peewee import Cast
+
+from stackmem.database import transaction
+from stackmem.exceptions import NotFound
+from stackmem.forget_requests import close, open_requests
+from stackmem.making import changed
+from stackmem.models import (
+    Alias,
+    ForgetRequest,
+    Job,
+    Memory,
+    MemoryEntity,
+    MemorySource,
+    MemoryVector,
+    PointDeletion,
+    ToolTrace,
+    Turn,
+)
+from stackmem.naming import spellings
+from stackmem.sources import source_turns
+from stackmem.text import content_pieces
+
+PURGE_AFTER = timedelta(hours=24)
+PIECES = 2  # of the forgotten words in a reply that recalled them: then it repeats them
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What was forgotten: the memories, their histories with them, and when their words go."""
+
+    memory_ids: list[str]
+    purge_at: datetime
+
+
+def forget(owner: str, ids: Sequence[str], now: datetime, *, turns: bool = False, at_once: bool = False) -> Forgotten:
+    """Make memories unsearchable, and due to be purged after a day or ``at_once``; ``turns``: with their words.
+
+    What they replaced is forgotten with them: an older version tells the same. Raises NotFound before anything changes.
+    """
+    purge_at = now if at_once else now + PURGE_AFTER
+    with transaction():
+        wanted = [_one(owner, identity) for identity in dict.fromkeys(ids)]
+        rows = _with_history(owner, wanted)
+        gone = {row.id for row in rows}
+        asked = [request for request, about in open_requests(owner) if about and gone.issuperset(m.id for m in about)]
+        for row in rows:
+            first = row.status != "forgotten"
+            Memory.update(
+                status="forgotten",
+                status_before=row.status if first else row.status_before,
+                forgotten_at=now if first else row.forgotten_at,
+                purge_at=purge_at if first else min(purge_at, row.purge_at),
+                purge_turns=turns or row.purge_turns,
+                version=Memory.version + 1,
+                outdated=False,
+            ).where(Memory.id == row.id).execute()
+            PointDeletion.insert(memory_id=row.id, owner=owner).on_conflict_ignore().execute()
+        _settle(owner, [row.id for row in rows])
+        close(asked)
+    return Forgotten([row.id for row in rows], purge_at)
+
+
+def undo(owner: str, ids: Sequence[str]) -> list[str]:
+    """Bring back memories that are not purged yet, with their histories; return their ids. Raises NotFound."""
+    with transaction():
+        wanted = [_one(owner, identity) for identity in dict.fromkeys(ids)]
+        if awake := [row.id for row in wanted if row.status != "forgotten"]:
+            raise NotFound(f"{awake[0]} is not forgotten.")
+        rows = [row for row in _with_history(owner, wanted) if row.status == "forgotten"]
+        for row in rows:
+            Memory.update(
+                **changed(
+                    status=row.status_before, status_before=None, forgotten_at=None, purge_at=None, purge_turns=False
+                )
+            ).where(Memory.id == row.id).execute()
+            PointDeletion.delete().where(PointDeletion.memory_id == row.id).execute()
+    return [row.id for row in rows]
+
+
+def _one(owner: str, identity: str) -> Memory:
+    row = Memory.get_or_none(Memory.id == identity, Memory.owner == owner)
+    if row is None or (row.status == "forgotten" and row.purge_at is None):
+        raise NotFound(f"There is no memory {identity[:40]}.")
+    return row
+
+
+def _with_history(owner: str, rows: Sequence[Memory]) -> list[Memory]:
+    """Return these memories and all that they replaced, over any number of steps; purged ones are left out."""
+    found = {row.id: row for row in rows}
+    newly = list(found)
+    while newly:
+        older = Memory.select().where(Memory.owner == owner, Memory.superseded_by.in_(newly))
+        newly = [row.id for row in older if row.id not in found and not _is_purged(row)]
+        found |= {row.id: row for row in older if row.id in newly}
+    return list(found.values())
+
+
+def _is_purged(row: Memory) -> bool:
+    return row.status == "forgotten" and row.purge_at is None
+
+
+def _settle(owner: str, ids: Sequence[str]) -> None:
+    """Take the turns of these memories out of every later look and rebuild.
+
+    A memory that shares turns with them can then not be made again either: it is kept as it is, and its turns with it.
+    """
+    turns: set[int] = set()
+    memories = set(ids)
+    newly = set(ids)
+    while newly:
+        found = {row.turn_id for row in MemorySource.select().where(MemorySource.memory.in_(list(newly)))} - turns
+        turns |= found
+        sharing = MemorySource.select(MemorySource.memory).where(MemorySource.turn.in_(list(found))).distinct()
+        newly = {row.memory_id for row in sharing} - memories
+        memories |= newly
+    if turns:
+        Turn.update(settled=True).where(Turn.id.in_(list(turns))).execute()
+    Memory.update(origin="kept").where(
+        Memory.id.in_(list(memories)), Memory.owner == owner, Memory.origin == "made"
+    ).execute()
+
+
+# --- purge -----------------------------------------------------------------------------------------------------------
+
+
+def purge_due(now: datetime) -> int:
+    """Purge what is due, of every owner; return how many memories. A job then scrubs the files they stood in."""
+    with transaction():
+        rows = list(Memory.select().where(Memory.purge_at <= now).order_by(Memory.id))
+        for row in rows:
+            _purge(row)
+        if rows and not Job.select().where(Job.kind == "scrub", Job.state == "waiting").exists():
+            Job.create(kind="scrub", created_at=now)
+    return len(rows)
+
+
+def _purge(row: Memory) -> None:
+    turns = source_turns([row.id])[row.id]
+    words = [row.topic, row.summary, *row.entities, *(text for turn in turns for text in (turn.user, turn.reply))]
+    told = _scrub_traces(row)
+    if row.purge_turns:
+        _blank_repetitions(row, [*told, *_requests_turns(row.owner)], " ".join(words))
+    Alias.delete().where(Alias.owner == row.owner, Alias.turn.in_([turn.id for turn in turns])).execute()
+    for table in (MemoryVector, MemoryEntity, MemorySource):
+        table.delete().where(table.memory == row.id).execute()
+    if row.purge_turns:
+        _blank(turns)
+    _skip_unused(turns)
+    Memory.update(
+        topic="", summary="", entities=[], entity_keys=[], neighbours=[], superseded_by=None, status_before=None,
+        occurred_at=row.forgotten_at, occurred_from=row.forgotten_at, occurred_to=row.forgotten_at,
+        said_at=row.forgotten_at, purge_at=None, purge_turns=False,
+    ).where(Memory.id == row.id).execute()  # fmt: skip
+
+
+def _blank(turns: Sequence[Turn]) -> None:
+    """Delete the words of turns; other memories lose them as a source."""
+    ids = [turn.id for turn in turns]
+    others = {row.memory_id for row in MemorySource.select().where(MemorySource.turn.in_(ids))}
+    MemorySource.delete().where(MemorySource.turn.in_(ids)).execute()
+    # Their source vectors were made from these words: they are embedded again from what is left.
+    MemoryVector.delete().where(MemoryVector.memory.in_(list(others))).execute()
+    Memory.update(**changed()).where(Memory.id.in_(list(others)), Memory.status != "forgotten").execute()
+    Turn.update(user="", reply="", emotion="neutral", action="none").where(Turn.id.in_(ids)).execute()
+    ToolTrace.update(arguments={}, note="").where(ToolTrace.turn.in_(ids)).execute()
+    ForgetRequest.update(what="", is_open=False).where(ForgetRequest.turn.in_(ids)).execute()
+
+
+def _skip_unused(turns: Iterable[Turn]) -> None:
+    used = MemorySource.select(MemorySource.turn)
+    ids = [turn.id for turn in turns]
+    Turn.update(state="skipped").where(Turn.id.in_(ids), Turn.state == "kept", Turn.id.not_in(used)).execute()
+
+
+def _scrub_traces(row: Memory) -> list[Turn]:
+    """Take a memory out of the traces; return the turns that had recalled it."""
+    hit: Any = Cast(ToolTrace.hits, "TEXT").contains(row.id)
+    traces = list(ToolTrace.select(ToolTrace, Turn).join(Turn).where(Turn.owner == row.owner, hit))
+    for trace in traces:
+        left = [found for found in trace.hits if found.get("memory_id") != row.id]
+        ToolTrace.update(arguments={}, note="", hits=left).where(ToolTrace.id == trace.id).execute()
+    return list({trace.turn.id: trace.turn for trace in traces}.values())
+
+
+def _requests_turns(owner: str) -> list[Turn]:
+    asked = ForgetRequest.select(ForgetRequest.turn).where(ForgetRequest.owner == owner)
+    return list(Turn.select().where(Turn.id.in_(asked)))
+
+
+def _blank_repetitions(row: Memory, turns: Sequence[Turn], words: str) -> None:
+    """Delete what repeats the words that go: a name of the memory, or any two pieces of them."""
+    pieces = content_pieces(words)
+    for turn in turns:
+        gone = {
+            side: ""
+            for side in ("user", "reply")
+            if len(pieces & content_pieces(getattr(turn, side))) >= PIECES
+            or any(spellings(getattr(turn, side), key) for key in row.entity_keys)
+        }
+        if gone:
+            Turn.update(**gone).where(Turn.id == turn.id).execute()
