@@ -1,4 +1,4 @@
-"""What users asked the robot to forget. A request deletes nothing: it waits, with what it would concern, for a person."""
+"""What users asked the robot to forget. A request deletes nothing: it waits for a person, who does it or drops it."""
 
 from collections.abc import Sequence
 from datetime import tzinfo
@@ -63,7 +63,7 @@ def one(owner: str, request_id: int) -> ForgetRequest:
     row = ForgetRequest.get_or_none(ForgetRequest.id == request_id, ForgetRequest.owner == owner, ForgetRequest.is_open)
     if row is None:
         raise NotFound(f"There is no open forget request {request_id}.")
-    return row  # type: ignore[no-any-return]
+    return row
 
 
 def close(requests: Sequence[ForgetRequest]) -> None:

@@ -107,7 +107,7 @@ def _links_to_a_persons(made: dict[str, Memory], persons: set[str]) -> dict[str,
             chain.append(step)
             step = made[step.superseded_by]
         if step.superseded_by in persons:
-            links |= {one.id: one.superseded_by for one in [*chain, step]}
+            links |= {one.id: str(one.superseded_by) for one in [*chain, step]}
     return links
 
 

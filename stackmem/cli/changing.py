@@ -74,48 +74,55 @@ def _from_editor(memory: Memory) -> dict[str, Any]:
 @click.argument("memory_ids", nargs=-1, type=WORDS)
 @owner_option
 @click.option("--turns", is_flag=True, help="Delete the words they came from, too.")
-@click.option("--now", "at_once", is_flag=True, help="Purge at once, not a day later: this cannot be undone.")
+@click.option("--now", "at_once", is_flag=True, help="Delete for good at once, not a day later.")
 @click.option("--request", "request_id", type=int, help="All that a forget request concerns (see `stackmem status`).")
-@click.option("--dismiss", type=int, metavar="REQUEST", help="Forget nothing, and drop this forget request.")
-@click.option("--undo", "undoing", is_flag=True, help="Bring back what is not purged yet.")
 @json_option
 def forget(
-    memory_ids: tuple[str, ...],
-    owner: str,
-    turns: bool,
-    at_once: bool,
-    request_id: int | None,
-    dismiss: int | None,
-    undoing: bool,
-    as_json: bool,
+    memory_ids: tuple[str, ...], owner: str, turns: bool, at_once: bool, request_id: int | None, as_json: bool
 ) -> None:
     """Forget memories, with what they replaced.
 
-    They cannot be found from now on; a day later their text is deleted for good. Nothing brings them back: no rebuild
-    and no import. The conversations stay unless --turns is given.
+    They cannot be found from now on; a day later their text is deleted for good, and until then
+    `stackmem memories restore` brings them back. No rebuild and no import does. The conversations stay unless --turns
+    is given.
     """
     settings, now = load_settings(), SystemClock().now()
     with store(settings) as database:
-        if dismiss is not None:
-            forget_requests.close([forget_requests.one(owner, dismiss)])
-            _tell({"dismissed": dismiss}, f"Forget request {dismiss} is dropped; nothing was forgotten.", as_json)
-            return
         ids = [*memory_ids, *_requested(owner, request_id)]
         if not ids:
             raise InvalidInput("Say which memories: their ids (see `stackmem memories list`), or --request.")
-        if undoing:
-            back = undo(owner, ids)
-            _finish(settings, database, owner, lambda: not Memory.select().where(_waits(back)).exists())
-            _tell({"memory_ids": back}, f"Back again: {', '.join(back)}.", as_json)
-            return
         shown = _summaries(owner, ids)
         done = forget_memories(owner, ids, now, turns=turns, at_once=at_once)
         purge_due(now)
         finished = _finish(settings, database, owner, _is_gone(owner))
     purge_at = show_time(done.purge_at, settings.zone)
+    until = "Deleted for good." if at_once else f"Deleted for good after {purge_at}; until then: memories restore."
     later = "" if finished else " The running server takes it out of the index's files in a moment."
-    until = f"Deleted for good.{later}" if at_once else f"Deleted for good after {purge_at}; until then --undo works."
-    _tell({"memory_ids": done.memory_ids, "purge_at": purge_at}, f"{shown}{until}", as_json)
+    _tell({"memory_ids": done.memory_ids, "purge_at": purge_at}, f"{shown}{until}{later}", as_json)
+
+
+@click.command()
+@click.argument("memory_ids", nargs=-1, required=True, type=WORDS)
+@owner_option
+@json_option
+def restore(memory_ids: tuple[str, ...], owner: str, as_json: bool) -> None:
+    """Bring back forgotten memories that are not deleted yet."""
+    settings = load_settings()
+    with store(settings) as database:
+        back = undo(owner, memory_ids)
+        _finish(settings, database, owner, lambda: not Memory.select().where(_waits(back)).exists())
+    _tell({"memory_ids": back}, f"Back again: {', '.join(back)}.", as_json)
+
+
+@click.command()
+@click.argument("request_id", type=int)
+@owner_option
+@json_option
+def dismiss(request_id: int, owner: str, as_json: bool) -> None:
+    """Drop a forget request; nothing is forgotten."""
+    with store(load_settings()):
+        forget_requests.close([forget_requests.one(owner, request_id)])
+    _tell({"dismissed": request_id}, f"Forget request {request_id} is dropped; nothing was forgotten.", as_json)
 
 
 def _requested(owner: str, request_id: int | None) -> list[str]:
@@ -123,7 +130,9 @@ def _requested(owner: str, request_id: int | None) -> list[str]:
         return []
     found = [memory.id for memory in forget_requests.concerned(forget_requests.one(owner, request_id))]
     if not found:
-        raise InvalidInput(f"No memory fits forget request {request_id}: name one, or drop it with --dismiss.")
+        raise InvalidInput(
+            f"No memory fits forget request {request_id}: name one, or drop it: memories dismiss {request_id}."
+        )
     return found
 
 
@@ -194,12 +203,12 @@ def alias(names: tuple[str, ...], owner: str, remove: bool, as_json: bool) -> No
             naming.remove_alias(owner, *names)
         elif names:
             naming.add_alias(owner, names[0], names[1], SystemClock().now())
-        known = [{"names": [row.name, row.other_name], "turn_id": row.turn} for row in naming.aliases(owner)]
+        known = naming.aliases(owner)
     if as_json:
-        print_json({"aliases": known})
+        print_json({"aliases": [{"names": [row.name, row.other_name], "turn_id": row.turn} for row in known]})
         return
     for row in known:
-        source = "added by hand" if row["turn_id"] is None else f"said in turn {row['turn_id']}"
-        click.echo(f"{row['names'][0]} = {row['names'][1]}  ({source})")
+        source = "added by hand" if row.turn is None else f"said in turn {row.turn}"
+        click.echo(f"{row.name} = {row.other_name}  ({source})")
     if not known:
         click.echo("No aliases yet. Add one: stackmem memories alias 富士通 Fujitsu")

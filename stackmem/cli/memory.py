@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from stackmem import listing, shapes
-from stackmem.cli.changing import alias, edit, forget
+from stackmem.cli.changing import alias, dismiss, edit, forget, restore
 from stackmem.cli.common import WORDS, json_option, owner_option, print_json, store, with_server_or_own
 from stackmem.config import load_settings
 from stackmem.recall import TYPES
@@ -19,7 +19,7 @@ def memories() -> None:
     """Look at what the robot remembers, correct it, make it forget."""
 
 
-for command in (edit, forget, alias):
+for command in (edit, forget, restore, dismiss, alias):
     memories.add_command(command)
 
 

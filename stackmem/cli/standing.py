@@ -42,7 +42,7 @@ def status(owner: str, as_json: bool) -> None:
             click.echo(f"    Do it: stackmem memories forget --request {asked['request_id']}")
         else:
             click.echo("    No memory fits.")
-        click.echo(f"    Drop it: stackmem memories forget --dismiss {asked['request_id']}")
+        click.echo(f"    Drop it: stackmem memories dismiss {asked['request_id']}")
 
 
 @click.command()

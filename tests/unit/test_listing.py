@@ -107,7 +107,7 @@ def test_turns_that_are_no_memories_yet_are_not_listed(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", [{"status": "forgotten"}, {"status": "x"}, {"memory_type": "fact"}, {"since": "昨日"}, {"until": "x"}]
+    "wanted", [{"status": "gone"}, {"status": "x"}, {"memory_type": "fact"}, {"since": "昨日"}, {"until": "x"}]
 )
 def test_a_wrong_filter_is_refused_in_one_sentence(world: World, wanted: dict[str, str]) -> None:
     with pytest.raises(InvalidInput):

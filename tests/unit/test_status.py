@@ -7,18 +7,19 @@ from stackmem.indexing import IndexHandle
 from stackmem.models import PointDeletion
 from stackmem.status import active_points, pending, status
 from tests.fakes import MemoryIndexStore
-from tests.unit.world import World
+from tests.unit.world import ZONE, World
 
 EMPTY = {
     "turns": {"open": 0, "pending": 0, "kept": 0, "skipped": 0, "failed": 0},
     "memories": {"active": 0, "superseded": 0, "forgotten": 0},
     "index": {"kind": "memory", "points": 0, "pending": 0, "embedder": "use", "dim": 512},
     "oldest_pending_s": None,
+    "forget_requests": [],
 }
 
 
 def test_an_empty_store_has_every_count(world: World) -> None:
-    assert status("home", world.index, "memory", world.clock.now()) == EMPTY
+    assert status("home", world.index, "memory", world.clock.now(), ZONE) == EMPTY
 
 
 def test_counts_are_those_of_the_owner(world: World) -> None:
@@ -28,14 +29,14 @@ def test_counts_are_those_of_the_owner(world: World) -> None:
     world.memory("犬がいた。", status="superseded")
     world.memory("忘れた。", status="forgotten")
     world.memory("秘密。", owner="mari")
-    now = status("home", world.index, "memory", world.clock.now())
+    now = status("home", world.index, "memory", world.clock.now(), ZONE)
     assert now["turns"] == {"open": 1, "pending": 2, "kept": 3, "skipped": 1, "failed": 1}
     assert now["memories"] == {"active": 1, "superseded": 1, "forgotten": 1}
     assert (now["index"]["points"], now["index"]["pending"]) == (0, 3)
     world.indexed()
-    now = status("home", world.index, "memory", world.clock.now())
+    now = status("home", world.index, "memory", world.clock.now(), ZONE)
     assert (now["index"]["points"], now["index"]["pending"]) == (1, 0)
-    assert status("mari", world.index, "memory", world.clock.now())["memories"]["active"] == 1
+    assert status("mari", world.index, "memory", world.clock.now(), ZONE)["memories"]["active"] == 1
 
 
 def test_points_are_the_active_ones_of_the_index_itself(world: World) -> None:
@@ -70,4 +71,4 @@ def test_the_oldest_pending_turn_is_told_in_seconds(world: World, state: str, se
     world.clock.advance(seconds=60)
     world.turn("新しい", state=state)
     now = world.clock.advance(seconds=30)
-    assert status("home", world.index, "memory", now)["oldest_pending_s"] == seconds
+    assert status("home", world.index, "memory", now, ZONE)["oldest_pending_s"] == seconds
