@@ -95,6 +95,12 @@ class Decision(BaseModel):
     id: str
     decision: Literal["new", "supersedes", "repeats"]
     known: str | None = None
+    keep: str = ""  # what only the superseded one holds and is still true
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _cut(cls, value: Any) -> str:
+        return _text(value, TEXT_LIMIT // 2)
 
 
 def _is_whole(value: Any) -> bool:

@@ -12,7 +12,7 @@ from stackmem.asking import ATTEMPTS, ask, delay
 from stackmem.clock import show_time
 from stackmem.database import Held, lease, transaction
 from stackmem.exceptions import BadAnswer, ContentRefused, PermanentError, TransientError
-from stackmem.making import absorb, supersede
+from stackmem.making import absorb, inherit, supersede
 from stackmem.models import Memory, MemoryEntity, Owner, Window
 from stackmem.persona import language_of, prompt_file
 from stackmem.ports import ChatModel, ChatRequest, Clock, Hint, Queue
@@ -85,15 +85,20 @@ class Comparing:
         return ask(self.model, ChatRequest(messages, "compare", self.timeout_s, json_schema=_SCHEMA), read_decisions)
 
     def _line(self, label: str, memory: Memory) -> dict[str, Any]:
-        return {
+        line = {
             "id": label,
             "topic": memory.topic,
             "summary": memory.summary,
             "memory_type": memory.memory_type,
             "entities": memory.entities,
-            "occurred_at": show_time(memory.occurred_at, self.zone),
             "said_at": show_time(memory.said_at, self.zone),
         }
+        # A moment is mostly when it was said, for want of anything better: that decides nothing.
+        return line if memory.occurred_from == memory.occurred_to else line | {"occurred": self._days(memory)}
+
+    def _days(self, memory: Memory) -> str:
+        first, last = ((show_time(at, self.zone) or "")[:10] for at in (memory.occurred_from, memory.occurred_to))
+        return first if first == last else f"{first}/{last}"
 
     def _bad_answer(self, window: Window, fault: Exception) -> bool:
         attempts = window.compare_attempts + 1
@@ -171,6 +176,7 @@ def apply_decisions(decisions: Sequence[Decision], new: dict[str, Memory], known
             retired.add(fresh.id)
         elif fresh.said_at >= current.said_at:
             supersede(current, fresh.id)
+            inherit(fresh, current, decision.keep)
             retired.add(old.id)
         else:
             supersede(fresh, old.id)
@@ -192,6 +198,7 @@ _SCHEMA: dict[str, Any] = {
                     "id": {"type": "string"},
                     "decision": {"type": "string", "enum": ["new", "supersedes", "repeats"]},
                     "known": {"type": ["string", "null"]},
+                    "keep": {"type": "string"},
                 },
                 "required": ["id", "decision", "known"],
             },

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
-from stackmem.answers import Segment
+from stackmem.answers import ENTITIES_LIMIT, TEXT_LIMIT, Segment
 from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput
 from stackmem.ids import memory_id
@@ -108,6 +108,20 @@ def supersede(old: Memory, new_id: str) -> None:
     """Retire ``old`` in favour of ``new_id``; it stays in the rows with its link."""
     Memory.update(**changed(status="superseded", superseded_by=new_id)).where(
         Memory.id == old.id, Memory.status == "active"
+    ).execute()
+
+
+def inherit(fresh: Memory, old: Memory, kept: str) -> None:
+    """Let ``fresh`` carry what only ``old``, which it supersedes, held: a sentence, and the turns it was said in."""
+    current = Memory.get_by_id(fresh.id)
+    if not kept or kept in current.summary:
+        return
+    add_sources(fresh.id, source_turns([old.id])[old.id])
+    names = list(dict.fromkeys([*current.entities, *(name for name in old.entities if name in kept)]))[:ENTITIES_LIMIT]
+    set_entities(fresh.id, fresh.owner, names)
+    summary = f"{current.summary} {kept}" if current.summary.isascii() else f"{current.summary}{kept}"
+    Memory.update(**changed(summary=summary[:TEXT_LIMIT], **entity_columns(names))).where(
+        Memory.id == fresh.id
     ).execute()
 
 

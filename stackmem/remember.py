@@ -99,8 +99,10 @@ class Remembering:
         language = language_of([turn.user + turn.reply for turn in look.turns])
         both = look.session.both_speakers
         name = {"ja": "相手", "en": "The other person"}[language] if both else self.persona.name
-        rule = prompt_file(f"remember_{'both' if both else 'robot'}.{language}.md").strip()
-        system = render(f"remember.{language}.md", robot=name, robot_rule=rule)
+        kind = "both" if both else "robot"
+        rule = prompt_file(f"remember_{kind}.{language}.md").strip()
+        examples = render(f"examples_{kind}.{language}.md", robot=name)
+        system = render(f"remember.{language}.md", robot=name, robot_rule=rule, examples=examples)
         talk = {
             "session_ended": look.final,
             "both_speakers": both,

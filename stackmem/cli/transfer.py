@@ -21,7 +21,7 @@ from stackmem.config import Settings, load_settings
 from stackmem.exceptions import Busy, StackmemError, TransientError
 from stackmem.exporting import export_lines
 from stackmem.importing import Imported, Importer
-from stackmem.models import Turn
+from stackmem.models import Memory, Turn
 from stackmem.status import pending
 
 POLL = 0.3  # seconds
@@ -55,10 +55,12 @@ def import_(files: tuple[str, ...], owner: str, both_speakers: bool, as_json: bo
             state: Turn.select().where(Turn.owner == owner, Turn.imported, Turn.state == state).count()
             for state in ("kept", "skipped", "failed")
         }
+        remembered = Memory.select().where(Memory.owner == owner, Memory.status == "active").count()
     if as_json:
-        print_json({"files": results, "states": states})
+        print_json({"files": results, "states": states, "active_memories": remembered})
     else:
-        click.echo("Remembered: " + ", ".join(f"{number} turns {state}" for state, number in states.items()) + ".")
+        told = ", ".join(f"{number} turns {state}" for state, number in states.items())
+        click.echo(f"Remembered: {told}; {remembered} memories in all.")
     useless = [result["file"] for result in results if _is_useless(result)]
     if useless:
         raise StackmemError(f"{', '.join(useless)}: no line could be used.")
@@ -90,7 +92,10 @@ def _tell(file: str, result: Imported) -> None:
         click.echo(f"{file}:{fault['line']}: skipped: {fault['reason']}", err=True)
     if len(result.faults) > FAULTS_SHOWN:
         click.echo(f"{file}: … and {len(result.faults) - FAULTS_SHOWN} more lines skipped.", err=True)
-    click.echo(f"{file}: {result.turns} new turns, {result.known} already there, {result.memories} memories.")
+    click.echo(
+        f"{file}: {result.turns} new turns, {result.known} already there"
+        + (f", {result.memories} memories of an export." if result.memories else ".")
+    )
 
 
 def left_to_do(owner: str) -> int:
