@@ -58,7 +58,8 @@ def build(
 ) -> Runtime:
     """Build a runtime, over ``database`` where it is open already. Raises SettingsError or Busy with one sentence."""
     make_home(settings)
-    clock, queue = clock or SystemClock(), queue or NoQueue()
+    clock = SystemClock() if clock is None else clock
+    queue = NoQueue() if queue is None else queue
     persona = load_persona(settings.persona)
     database = database or open_database(settings.database)
     embedder = UseEmbedder()

@@ -56,6 +56,7 @@ class Session(Row):
     retry_at = UTCField(null=True)
     delays = IntegerField(default=0)  # how often in a row the model was down
     attempts = IntegerField(default=0)  # how often in a row its answer was bad
+    open_topic = ReadableJSONField(null=True)  # what the last look said of the turns it left pending
     attempts_to = IntegerField(null=True)  # the last turn of the look that was bad: newer ones are not drawn into it
 
     class Meta:

@@ -8,7 +8,7 @@ from stackmem.database import transaction
 from stackmem.indexing import Progress
 from stackmem.making import changed, supersede
 from stackmem.models import Alias, Memory, Owner, PointDeletion, Session, Turn, Window
-from stackmem.remember import Look, Remembering, open_topic, write_look
+from stackmem.remember import Look, Remembering, carried, left_open, open_topic, write_look
 
 Replayed = list[tuple[Window, Look, list[Segment]]]
 
@@ -24,13 +24,15 @@ def rebuild_from_turns(remembering: Remembering, progress: Progress | None = Non
     for owner in Owner.select().order_by(Owner.name):
         replayed: Replayed = []
         still_open: dict[int, list[Turn]] = {}
+        said: dict[int, dict[str, Any] | None] = {}  # of the turns still open, by session
         last, written = 0, False
         while not written:
             for window in list(_windows(owner.name, last)):
                 look = _look(window, still_open)
                 if look.turns:
-                    segments = remembering.ask(look)
+                    segments = carried(look, said.get(look.session.id)) or remembering.ask(look)
                     still_open[look.session.id] = _left_open(look, segments)
+                    said[look.session.id] = _said_of_open(look, segments)
                     replayed.append((window, look, segments))
                 last, done = window.id, done + 1
                 if progress:
@@ -65,6 +67,11 @@ def _look(window: Window, still_open: dict[int, list[Turn]]) -> Look:
 def _left_open(look: Look, segments: Sequence[Segment]) -> list[Turn]:
     numbers = set() if look.final else open_topic(segments, len(look.turns))
     return [turn for number, turn in enumerate(look.turns, 1) if number in numbers]
+
+
+def _said_of_open(look: Look, segments: Sequence[Segment]) -> dict[str, Any] | None:
+    numbers = set() if look.final else open_topic(segments, len(look.turns))
+    return left_open(look, [segment for segment in segments if numbers.issuperset(segment.turn_ids)], numbers)
 
 
 def _write(owner: str, replayed: Replayed, still_open: dict[int, list[Turn]], remembering: Remembering) -> None:

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 LOOK_AFTER = 6  # turns not yet looked at
 SILENCE = timedelta(minutes=2)  # after which even one such turn is looked at
 TURNS = 40  # of one look at most
+BEFORE = 3  # turns before a look's first that are shown with it
 OPEN_TOPIC = 20  # turns of the open topic at most: then it is closed
 TURN_CHARACTERS = 1500  # of one side's words that the memory model sees
 
@@ -76,7 +77,7 @@ class Remembering:
             while held is not None and session is not None and is_due(session, self.clock.now()):
                 look = next_look(session)
                 try:
-                    segments = self.ask(look)
+                    segments = carried(look, session.open_topic) or self.ask(look)
                 except (BadAnswer, ContentRefused) as exc:
                     self._bad_answer(look, exc, held)
                 except (TransientError, PermanentError) as exc:
@@ -103,10 +104,14 @@ class Remembering:
         rule = prompt_file(f"remember_{kind}.{language}.md").strip()
         examples = render(f"examples_{kind}.{language}.md", robot=name)
         system = render(f"remember.{language}.md", robot=name, robot_rule=rule, examples=examples)
+        before = [self._turn_line(0, turn, language) for turn in turns_before(look)]
+        for line in before:
+            del line["turn_id"]
         talk = {
             "session_ended": look.final,
             "both_speakers": both,
             "time_zone": str(self.zone),
+            **({"before": before} if before else {}),
             "turns": [self._turn_line(number, turn, language) for number, turn in enumerate(look.turns, 1)],
         }
         content = json.dumps(talk, ensure_ascii=False)
@@ -139,7 +144,7 @@ class Remembering:
             if attempts >= ATTEMPTS:
                 ids = [turn.id for turn in look.turns]
                 Turn.update(state="failed").where(Turn.id.in_(ids), Turn.state == "pending").execute()
-                _looked(look, attempts=0, attempts_to=None, retry_at=None)
+                _looked(look, attempts=0, attempts_to=None, retry_at=None, open_topic=None)
             else:
                 wait = self.clock.now() + delay(attempts)
                 last = max(turn.id for turn in look.turns)
@@ -203,8 +208,40 @@ def write_look(look: Look, segments: Sequence[Segment], window: Window, now: dat
     if not made:
         Window.update(compared=True).where(Window.id == window.id).execute()
     _set_states(look, kept, open_numbers)
-    _looked(look, attempts=0, attempts_to=None, delays=0, retry_at=None)
+    left = left_open(look, [segment for segment in segments if segment not in closed], open_numbers)
+    _looked(look, attempts=0, attempts_to=None, delays=0, retry_at=None, open_topic=left)
     return made
+
+
+def left_open(look: Look, segments: Sequence[Segment], numbers: set[int]) -> dict[str, Any] | None:
+    """Return what a look said of the turns it leaves pending, by their ids; None where it leaves none."""
+    if not numbers:
+        return None
+    ids = {number: look.turns[number - 1].id for number in numbers}
+    said = [segment.model_dump() | {"turn_ids": [ids[n] for n in segment.turn_ids]} for segment in segments]
+    return {"turn_ids": sorted(ids.values()), "segments": said}
+
+
+def carried(look: Look, open_topic: dict[str, Any] | None) -> list[Segment]:
+    """Return what was said of these very turns before: the session ended and nothing was added, so nothing is asked."""
+    ids = [turn.id for turn in look.turns]
+    if not look.final or open_topic is None or open_topic["turn_ids"] != sorted(ids):
+        return []
+    numbers = {identity: number for number, identity in enumerate(ids, 1)}
+    return [
+        Segment.model_validate(said | {"turn_ids": sorted(numbers[identity] for identity in said["turn_ids"])})
+        for said in open_topic["segments"]
+    ]
+
+
+def turns_before(look: Look) -> list[Turn]:
+    """Return the few turns before a look's first: they are decided about, and tell what its words refer to."""
+    rows = (
+        Turn.select()
+        .where(Turn.session == look.session, Turn.ordinal < look.turns[0].ordinal, ~Turn.settled)
+        .order_by(Turn.ordinal.desc())
+    )
+    return list(rows.limit(BEFORE))[::-1]
 
 
 def _note(segment: Segment, turns: Sequence[Turn], window: Window, now: datetime) -> None:

@@ -41,7 +41,7 @@ def check_store(home: Path, turns: int, kind: str = "edge") -> None:
     assert rows(
         home, "SELECT count(*) FROM turn WHERE uid IN (SELECT uid FROM turn GROUP BY uid HAVING count(*) > 1)"
     ) == [(0,)]
-    memories = dict(rows(home, "SELECT id, status FROM memory"))
+    memories = dict(rows(home, "SELECT id, status FROM memory WHERE status <> 'forgotten'"))
     assert points(home, kind) == memories
     same_sources = rows(
         home,

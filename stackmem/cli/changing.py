@@ -43,7 +43,7 @@ PATIENCE = 60.0  # seconds until the command leaves the rest to the running serv
 @click.option("--to", "occurred_to", type=WORDS, help="When it ended.")
 @json_option
 def edit(memory_id: str, owner: str, as_json: bool, entities: tuple[str, ...], **given: str | None) -> None:
-    """Correct a memory; the old one is superseded and stays in its history.
+    """Correct a memory; what it was stays in its history.
 
     Without options the summary opens in your editor.
     """
@@ -80,7 +80,7 @@ def _from_editor(memory: Memory) -> dict[str, Any]:
 def forget(
     memory_ids: tuple[str, ...], owner: str, turns: bool, at_once: bool, request_id: int | None, as_json: bool
 ) -> None:
-    """Forget memories, with what they replaced.
+    """Forget memories and what they replaced.
 
     They cannot be found from now on; a day later their text is deleted for good, and until then
     `stackmem memories restore` brings them back. No rebuild and no import does. The conversations stay unless --turns
@@ -191,9 +191,10 @@ def _tell(value: dict[str, Any], text: str, as_json: bool) -> None:
 @click.option("--remove", is_flag=True, help="They are not the same thing.")
 @json_option
 def alias(names: tuple[str, ...], owner: str, remove: bool, as_json: bool) -> None:
-    """Say that two NAMES mean the same thing (富士通 Fujitsu), or list what is known.
+    """Say that two names mean one thing, or list them.
 
-    A search for one then finds the other, too. Spelling (case, width, spaces, dashes) never counts anyway.
+    An example: stackmem memories alias 富士通 Fujitsu. A search for one then finds the other, too. Spelling (case,
+    width, spaces, dashes) never counts anyway.
     """
     settings = load_settings()
     if names and len(names) != 2:

@@ -8,6 +8,7 @@ from stackmem.fields import UTCField
 
 COLUMNS = (
     ("session", "attempts_to", "INTEGER"),
+    ("session", "open_topic", "{json}"),
     ("turn", "settled", "BOOLEAN NOT NULL DEFAULT FALSE"),
     ("memory", "forgotten_at", "{time}"),
     ("memory", "purge_at", "{time}"),
@@ -16,14 +17,15 @@ COLUMNS = (
     ("memory_entity", "name", "TEXT NOT NULL DEFAULT ''"),
     ("memory_entity", "said", "INTEGER NOT NULL DEFAULT 0"),
 )
+_POSTGRES = {"time": "TIMESTAMPTZ", "json": "JSON"}
 
 
 def up(migrator: Any, db: Any) -> None:
     """Add columns and two tables; nothing that is there changes."""
     never_reused: Any = [SQL("AUTOINCREMENT")] if isinstance(db, SqliteDatabase) else []
-    time = "TEXT" if isinstance(db, SqliteDatabase) else "TIMESTAMPTZ"
+    kinds = {"time": "TEXT", "json": "TEXT"} if isinstance(db, SqliteDatabase) else _POSTGRES
     for table, column, kind in COLUMNS:
-        db.execute_sql(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {kind.format(time=time)}')
+        db.execute_sql(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {kind.format(**kinds)}')
     db.execute_sql('UPDATE "memory_entity" SET "name" = "key"')
 
     class Row(Model):

@@ -91,13 +91,47 @@ def test_the_model_sees_labels_and_dates_and_no_ids(world: World, model: Scripte
     assert model.prompts[0]["new"] == [
         {
             "id": "N1", "topic": NEW[:8], "summary": NEW, "memory_type": "episode", "entities": ["富士通"],
-            "occurred_at": "2026-07-02T10:00:00+09:00", "said_at": "2026-07-02T10:00:00+09:00",
+            "said_at": "2026-07-02T10:00:00+09:00",
         }
     ]  # fmt: skip
     assert old.id not in json.dumps(model.asked)
     assert new.id not in json.dumps(model.asked)
     assert "supersedes" in model.asked[0]["messages"][0]["content"]
     assert "富士通" in model.asked[0]["messages"][1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("times", "shown"),
+    [
+        ({"occurred_at": "2026-07-01"}, "2026-07-01"),
+        ({"occurred_from": "2026-07-01", "occurred_to": "2026-07-03"}, "2026-07-01/2026-07-03"),
+        ({"occurred_at": "2026-06"}, "2026-06-01/2026-06-30"),
+        ({"occurred_at": "2026-07-01T10:00:00"}, None),
+    ],
+)
+def test_the_model_sees_the_days_a_memory_is_about(
+    world: World, model: ScriptedModel, times: dict[str, str], shown: str | None
+) -> None:
+    world.memory(OLD, entities=["富士通"])
+    world.memory(NEW, entities=["富士通"], compared=False, **times)
+    model.script = [decisions()]
+    compare(world)
+    assert model.prompts[0]["new"][0].get("occurred") == shown
+
+
+def test_a_correction_keeps_what_only_the_old_memory_held(world: World, model: ScriptedModel) -> None:
+    old = world.memory("ユーザーは富士通の黒いPCを12万円で買った。", entities=["富士通", "PC"])
+    new = world.memory("PCは13万円だった。", entities=["PC"], compared=False)
+    kept = "PCは富士通の黒いものだ。"
+    decided = {"id": "N1", "decision": "supersedes", "known": "K1", "keep": kept}
+    model.script = [content(json.dumps({"decisions": [decided]}))]
+    compare(world)
+    assert (again(old).status, again(old).superseded_by) == ("superseded", new.id)
+    now = again(new)
+    assert now.summary == f"PCは13万円だった。{kept}"
+    assert now.entities == ["PC", "富士通"]
+    assert sources_of(new) == sorted(sources_of(old) + [max(sources_of(new))])
+    assert now.outdated  # its vectors are made anew
 
 
 def test_english_memories_are_compared_in_english(world: World, model: ScriptedModel) -> None:

@@ -22,7 +22,7 @@ PROMPTS = sorted(path.name for path in resources.files("persona.prompts").iterdi
 VALUES = {
     "name": "スタックチャン", "first_person": "ぼく", "tone": "明るい。", "reply_characters": 120, "form": "F",
     "now": "2026-07-23T10:00:00+09:00", "zone": "Asia/Tokyo", "emotions": "neutral / happy", "actions": "none / nod",
-    "robot": "スタックチャン", "robot_rule": "R", "result": "{}", "text": "いくら？",
+    "robot": "スタックチャン", "robot_rule": "R", "result": "{}", "examples": "E", "text": "いくら？",
 }  # fmt: skip
 
 

@@ -161,7 +161,7 @@ def test_japanese_is_sent_unescaped(world: World, model: ScriptedModel) -> None:
 @pytest.mark.parametrize(
     ("user", "both", "words"),
     [
-        ("こんにちは", False, "スタックチャン は"),
+        ("こんにちは", False, "スタックチャンは"),
         ("hello", False, "スタックチャン"),
         ("こんにちは", True, "この記録は人間どうしの会話です"),
         ("hello", True, "two people"),
