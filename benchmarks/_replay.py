@@ -116,10 +116,15 @@ class SetClock:
         self._now = max(self._now, moment)
 
 
-class Hints(list[Hint]):
+class Hints:
     """A queue of hints in memory."""
 
-    put = list.append
+    def __init__(self) -> None:
+        self.waiting: list[Hint] = []
+
+    def put(self, hint: Hint) -> None:
+        """Keep it."""
+        self.waiting.append(hint)
 
 
 @contextmanager
@@ -211,7 +216,8 @@ class Live:
                 owner=self.owner, at=start, received_at=now, user=user, reply=reply, state="pending",
             )  # fmt: skip
             hints = due_looks(row, now)
-        self.queue.extend(hints)
+        for hint in hints:
+            self.queue.put(hint)
         self._work()
         if is_last and self.closes:
             sessions.close(self.owner, turn.session, now)
@@ -236,8 +242,8 @@ class Live:
         self._work()
 
     def _work(self) -> None:
-        while self.queue:
-            self.runtime.work.run(self.queue.pop(0))
+        while self.queue.waiting:
+            self.runtime.work.run(self.queue.waiting.pop(0))
 
 
 def next_moment(now: datetime) -> datetime | None:

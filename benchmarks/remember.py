@@ -100,6 +100,8 @@ def quality(log: Log, memories: Sequence[Made]) -> Figures:
         "noise by turn": share(sum(not kept[place] for place in judged_turns), len(judged_turns)),
         "probes: first evidence line held": share(sum(lines[0] in held for lines in evidence), len(evidence)),
         "probes: all evidence lines held": share(sum(held.issuperset(lines) for lines in evidence), len(evidence)),
+        "not-keep lines held": share(len(held & (log.labels.keys() - keep_lines)), len(log.labels) - len(keep_lines)),
+        "turns held": share(len(sources), len(log.turns)),
         "memories": float(len(memories)),
         "memories superseded": float(sum(memory.status == "superseded" for memory in memories)),
         "memories per 100 turns": share(100 * len(memories), len(log.turns)),
