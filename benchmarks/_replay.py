@@ -1,17 +1,17 @@
-"""Bring a real log into a store of its own, imported or as live turns, and count the model's calls on the way."""
+"""Bring a real log into a store of its own, imported or as live turns."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
+from benchmarks._counting import CALLS_FILE, CountingChat
 from benchmarks.offline_rules import Turn as LogTurn
 from stackmem import sessions
 from stackmem.bootstrap import Runtime, build
@@ -19,34 +19,19 @@ from stackmem.clock import SystemClock, read_time
 from stackmem.config import load_settings
 from stackmem.converse import due_looks
 from stackmem.database import transaction
-from stackmem.exceptions import PermanentError, TransientError
 from stackmem.ids import turn_uid
 from stackmem.importing import Importer
 from stackmem.indexing import reindex
 from stackmem.models import Memory, MemorySource, Owner, Session, Turn, Window
-from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, Clock, Hint
+from stackmem.ports import Clock, Hint
 from stackmem.remember import SILENCE
 from stackmem.status import pending
-from stackmem.text import clean, estimate_tokens
+from stackmem.text import clean
 from stackmem.work import STALE
 
-FAILURES = 8  # in a row, after which a model that is down ends the run
 SECOND = timedelta(seconds=1)
-CALLS_FILE = "calls.jsonl"  # in the home folder, so that a run that goes on knows the calls made before
 
 Report = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of the model. ``estimated``: the server reported no tokens, so they were estimated."""
-
-    purpose: str
-    prompt_tokens: int
-    completion_tokens: int
-    seconds: float
-    estimated: bool = False
-    answered: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,48 +42,6 @@ class Made:
     summary: str
     turns: tuple[int, ...]
     status: str = "active"
-
-
-class CountingChat:
-    """A chat model that writes every call of the one inside into a file."""
-
-    def __init__(self, inner: ChatModel, path: Path):
-        self.name, self._inner, self._path = inner.name, inner, path
-        self._failed = 0  # in a row
-
-    def complete(self, request: ChatRequest) -> ChatAnswer:
-        """Return the model's answer. Raises what it raises, and ClickException when it failed too often in a row."""
-        started = time.perf_counter()
-        try:
-            answer = self._inner.complete(request)
-        except (TransientError, PermanentError) as exc:
-            self._failed += 1
-            self._write(Call(request.purpose, 0, 0, time.perf_counter() - started, answered=False))
-            if self._failed >= FAILURES:
-                raise click.ClickException(f"The model failed {FAILURES} times in a row: {exc}") from exc
-            raise
-        self._failed = 0
-        self._write(call_of(request, answer, time.perf_counter() - started))
-        return answer
-
-    def _write(self, call: Call) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(call)) + "\n")
-
-
-def call_of(request: ChatRequest, answer: ChatAnswer, seconds: float) -> Call:
-    """Return what one call cost, by the server's own count where it gives one."""
-    if answer.prompt_tokens:
-        return Call(request.purpose, answer.prompt_tokens, answer.completion_tokens, seconds)
-    prompt = sum(estimate_tokens(message["content"]) for message in request.messages)
-    return Call(request.purpose, prompt, estimate_tokens(answer.content), seconds, estimated=True)
-
-
-def read_calls(home: Path) -> list[Call]:
-    """Return all calls made in this home folder, by earlier runs too."""
-    path = home / CALLS_FILE
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [Call(**json.loads(line)) for line in lines]
 
 
 class SetClock:
@@ -285,6 +228,18 @@ def places(turns: Sequence[LogTurn]) -> dict[int, int]:
             raise click.ClickException(f"The store's turn {row.id} is not the log's: was it made from another log?")
         found[row.id] = place
     return found
+
+
+def look_counts() -> dict[str, int]:
+    """Return how many looks the store has seen, and of which kind."""
+    seen: set[int] = set()
+    counts = {"looks": 0, "looks at an open session": 0, "looks that saw no new turn": 0}
+    for window in Window.select().order_by(Window.id):
+        counts["looks"] += 1
+        counts["looks at an open session"] += not window.final
+        counts["looks that saw no new turn"] += seen.issuperset(window.turn_ids)
+        seen.update(window.turn_ids)
+    return counts | {"turns failed": Turn.select().where(Turn.state == "failed").count()}
 
 
 def made_memories(turns: Sequence[LogTurn]) -> list[Made]:

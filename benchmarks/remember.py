@@ -17,28 +17,26 @@ from typing import Any
 
 import click
 
+from benchmarks._counting import Call, read_calls
 from benchmarks._replay import (
-    Call,
     Hints,
     Live,
     Made,
     SetClock,
     import_log,
+    look_counts,
     made_memories,
     opened,
-    read_calls,
 )
 from benchmarks.offline_rules import DATA, Turn, read, turns_of
 from stackmem.cli.progress import progress_bar
 from stackmem.clock import SystemClock
-from stackmem.models import Turn as StoredTurn
-from stackmem.models import Window
 
 LOGS = ("ad-ey", "he-gu")
 AT_LEAST = {"capture recall": 0.75, "probes: first evidence line held": 0.85}
 AT_MOST = {"memories on no keep turn": 0.25, "calls per turn": 0.40, "prompt tokens per turn": 1500.0}
 
-Figures = dict[str, float | None]
+Figures = dict[str, float | int | None]  # int: a count
 
 
 @dataclass(frozen=True)
@@ -102,8 +100,8 @@ def quality(log: Log, memories: Sequence[Made]) -> Figures:
         "probes: all evidence lines held": share(sum(held.issuperset(lines) for lines in evidence), len(evidence)),
         "not-keep lines held": share(len(held & (log.labels.keys() - keep_lines)), len(log.labels) - len(keep_lines)),
         "turns held": share(len(sources), len(log.turns)),
-        "memories": float(len(memories)),
-        "memories superseded": float(sum(memory.status == "superseded" for memory in memories)),
+        "memories": len(memories),
+        "memories superseded": sum(memory.status == "superseded" for memory in memories),
         "memories per 100 turns": share(100 * len(memories), len(log.turns)),
         "turns per memory": share(sum(len(memory.turns) for memory in memories), len(memories)),
     }
@@ -131,7 +129,7 @@ def cost(calls: Sequence[Call], turns: int) -> Figures:
             f"completion tokens per turn{ending}": share(sum(call.completion_tokens for call in ours), turns),
             f"model seconds per turn{ending}": share(sum(call.seconds for call in ours), turns),
         }
-    return figures | {"calls that failed": float(sum(not call.answered for call in calls))}
+    return figures | {"calls that failed": sum(not call.answered for call in calls)}
 
 
 def verdict(name: str, value: float | None) -> bool | None:
@@ -160,8 +158,7 @@ class Result:
 
     def figures(self) -> Figures:
         """Return all figures."""
-        more = {name: float(value) for name, value in self.looks.items()}
-        return quality(self.log, self.memories) | cost(self.calls, len(self.log.turns)) | more
+        return quality(self.log, self.memories) | cost(self.calls, len(self.log.turns)) | self.looks
 
     def reference(self) -> Figures:
         """Return the quality of the reference memories."""
@@ -181,12 +178,7 @@ def run(log: Log, way: str, home: Path) -> Result:
             import_log(runtime, log.name, log.rows, report)
         else:
             Live(runtime, clock, queue, log.name, closes=way == "live, closed").run(log.turns, log.rows, report)
-        looks = {
-            "looks": Window.select().count(),
-            "looks at an open session": Window.select().where(~Window.final).count(),
-            "turns failed": StoredTurn.select().where(StoredTurn.state == "failed").count(),
-        }
-        model, memories = runtime.work.remembering.model.name, made_memories(log.turns)
+        model, looks, memories = runtime.work.remembering.model.name, look_counts(), made_memories(log.turns)
     return Result(log, way, model, memories, read_calls(home), time.perf_counter() - started, looks)
 
 
@@ -220,7 +212,7 @@ def written(value: float | None) -> str:
     """Return a figure as printed."""
     if value is None:
         return "n/a"
-    return f"{value:.0f}" if value == int(value) and value > 1 or value >= 100 else f"{value:.2f}"
+    return f"{value:.0f}" if isinstance(value, int) or value >= 100 else f"{value:.2f}"
 
 
 def goal(name: str, value: float | None) -> str:

@@ -6,19 +6,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from benchmarks._counting import FAILURES, Call, CountingChat, call_of, read_calls
 from benchmarks._replay import (
-    FAILURES,
-    Call,
-    CountingChat,
     Hints,
     Live,
     Made,
     SetClock,
-    call_of,
     import_log,
+    look_counts,
     made_memories,
     opened,
-    read_calls,
     times,
 )
 from benchmarks.offline_rules import turns_of
@@ -78,8 +75,8 @@ def test_the_quality_is_what_a_hand_counts() -> None:
         "probes: all evidence lines held": 2 / 4,
         "not-keep lines held": 3 / 3,  # 1, 4, 7
         "turns held": 4 / 5,
-        "memories": 3.0,
-        "memories superseded": 1.0,
+        "memories": 3,
+        "memories superseded": 1,
         "memories per 100 turns": 60.0,
         "turns per memory": 4 / 3,
     }
@@ -202,6 +199,17 @@ def test_live_turns_are_looked_at_after_silence_and_at_the_end_of_the_session(of
     assert looks[0] == ([1, 2, 3], False)  # two minutes after the third
     assert [final for turn_ids, final in looks if 5 in turn_ids] == [False, True]
     assert len(read_calls(offline)) >= len(looks)
+
+
+def test_a_look_at_turns_that_were_all_seen_before_is_counted(offline: Path) -> None:
+    _, looks = live(offline, 5)
+    with opened(offline, SetClock(datetime(2026, 8, 1, tzinfo=UTC)), Hints()):
+        assert look_counts() == {
+            "looks": len(looks),
+            "looks at an open session": sum(not final for _, final in looks),
+            "looks that saw no new turn": 2,  # at the end of either session: silence came before it
+            "turns failed": 0,
+        }
 
 
 def test_a_session_that_the_client_closes_is_looked_at_once_more_and_no_silence_after_it(offline: Path) -> None:
