@@ -14,10 +14,11 @@ from stackmem.answers import Segment
 from stackmem.exceptions import Conflict
 from stackmem.models import Lease, Memory, Session, Turn, Window
 from stackmem.ports import Hint
+from stackmem.rebuilding import rebuild_from_turns
 from stackmem.remember import OPEN_TOPIC, TURNS, is_due, next_look, open_topic, unlooked
 from tests.scripted import Answer, ScriptedServer, content, error, hang
 from tests.unit.conftest import ScriptedModel
-from tests.unit.world import World, again, at, keep, segments, skip, sources_of, states, summaries
+from tests.unit.world import World, again, at, everything, keep, segments, skip, sources_of, states, summaries
 
 BAD = content("わかりました！")
 
@@ -583,3 +584,90 @@ def test_no_answer_whatever_loses_a_turn(
         assert (row.state == "kept") == (row.id in sources)
     assert sum(row.state == "pending" for row in rows) < OPEN_TOPIC
     assert again(turns[0]).user == "話1"
+
+
+def test_the_end_of_a_session_asks_nothing_that_was_asked(world: World, model: ScriptedModel) -> None:
+    world.turns(6)
+    model.script = [segments(keep([1, 2], "一つ。"), keep([3, 4, 5], "二つ。", entities=["二"]), skip(6))]
+    look(world)
+    assert states() == ["kept", "kept", "kept", "kept", "kept", "pending"]
+    world.turns(2, state="skipped")
+    model.script = [*model.script, segments(keep([1], "三つ。"))]
+    world.turn("三つ目の話")
+    world.clock.advance(minutes=3)
+    look(world)
+    assert len(model.asked) == 2
+    world.clock.advance(minutes=11)
+    end(world)
+    look(world)
+    assert len(model.asked) == 2  # nothing was said since: the last look's words stand
+    assert states()[-1] in ("kept", "skipped")
+    assert sorted(summaries())[:2] == ["一つ。", "二つ。"]
+    assert not Turn.select().where(Turn.state == "pending").exists()
+    assert world.session().open_topic is None
+
+
+def test_what_was_said_of_the_open_topic_becomes_its_memory_at_the_end(world: World, model: ScriptedModel) -> None:
+    world.turns(6)
+    opened = keep([4, 5, 6], "続く話。", entities=["話"], memory_type="decision", occurred_at="2026-08-01")
+    model.script = [segments(skip(1, 2, 3), opened)]
+    look(world)
+    assert states() == ["skipped"] * 3 + ["pending"] * 3
+    end(world)
+    assert look(world) == 1
+    memory = Memory.get()
+    assert (memory.summary, memory.memory_type, memory.entities) == ("続く話。", "decision", ["話"])
+    assert sources_of(memory) == [4, 5, 6]
+    assert len(model.asked) == 1
+    before = everything()
+    rebuild_from_turns(world.remembering)
+    assert len(model.asked) == 1 + 1  # the same one call, and the end again without one
+    look(world)
+    assert everything()[:4] == before[:4]
+
+
+def test_a_new_turn_makes_the_end_ask_again(world: World, model: ScriptedModel) -> None:
+    world.turns(6)
+    model.script = [segments(skip(1, 2, 3), keep([4, 5, 6], "続く話。")), segments(keep([1, 2, 3, 4], "全部の話。"))]
+    look(world)
+    world.turn("まだ続くよ")
+    end(world)
+    look(world)
+    assert summaries() == ["全部の話。"]
+
+
+def test_a_look_sees_what_was_said_just_before(world: World, model: ScriptedModel) -> None:
+    world.turns(5, state="kept")
+    world.turn("それ、13万だった")
+    end(world)
+    model.script = [segments(keep([1], "13万円だった。"))]
+    look(world)
+    (prompt,) = model.prompts
+    assert [line["user"] for line in prompt["before"]] == ["話3", "話4", "話5"]
+    assert all("turn_id" not in line for line in prompt["before"])
+    assert [line["turn_id"] for line in prompt["turns"]] == [1]
+    assert sources_of(Memory.get()) == [6]
+
+
+def test_a_refused_or_bad_look_draws_no_newer_turns_in(world: World, model: ScriptedModel) -> None:
+    """The service will not read one turn: those said after it are remembered all the same."""
+
+    def script(request: Any) -> Answer:
+        words = request["messages"][1]["content"]
+        if "毒" in json.loads(words)["turns"][0]["user"]:
+            return error(400, {"error": {"code": "data_inspection_failed", "message": "inappropriate content"}})
+        return segments(keep([1], "無事な話。"))
+
+    model.script = script
+    world.turn("毒のある話")
+    world.turns(5)
+    look(world)
+    for number in range(1, 5):
+        world.turn(f"あとの話{number}")
+        world.clock.advance(minutes=5)
+        look(world)
+    assert states() == ["failed"] * 6 + ["pending"] * 4
+    end(world)
+    look(world)
+    assert states() == ["failed"] * 6 + ["kept"] + ["skipped"] * 3
+    assert summaries() == ["無事な話。"]
