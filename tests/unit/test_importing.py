@@ -145,8 +145,8 @@ def test_a_naive_time_is_read_in_the_zone(world: World) -> None:
         (line("user", "x", at=""), "is not a time in ISO 8601"),
         (line("user", "x", at=5), '"at" must be a time as text, or null.'),
         (b"{}", '"session" must be a name'),
-        (b'{"kind": "song"}', '"kind" must be session, turn or memory.'),
-        (b'{"kind": ["turn"]}', '"kind" must be session, turn or memory.'),
+        (b'{"kind": "song"}', '"kind" must be session, turn, memory, alias or forget_request.'),
+        (b'{"kind": ["turn"]}', '"kind" must be session, turn, memory, alias or forget_request.'),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named_by_its_number_and_the_others_count(world: World, bad: bytes, reason: str) -> None:
