@@ -6,8 +6,8 @@ from datetime import datetime
 from stackmem.ids import turn_uid
 from stackmem.making import changed
 from stackmem.models import Memory, MemorySource, Session, Turn
-from stackmem.restoring import turns_by_uid
 from stackmem.sessions import IDLE_LIMIT
+from stackmem.turn_rows import turns_by_uid
 from stackmem.utterances import Exchange
 
 Pair = tuple[Exchange, Turn | None]

@@ -13,6 +13,7 @@ from stackmem.exceptions import InvalidInput
 from stackmem.models import Owner, Session, Turn
 from stackmem.refusing import Refused
 from stackmem.restoring import Restore
+from stackmem.turn_rows import insert_turns
 from stackmem.utterances import Exchange, Utterance, pair_up, read_utterance, split_by_gap
 
 Talks = dict[str, list[Utterance]]
@@ -99,11 +100,14 @@ class Importer:
         session, key = session_of_part(self.owner, name, part, began, own)
         session = session or self._begin(name, key, fresh[0][1].at)
         ordinal = sessions.next_ordinal(session)
-        for step, (uid, exchange) in enumerate(fresh):
-            Turn.create(
-                uid=uid, session=session, ordinal=ordinal + step, owner=self.owner, at=exchange.at,
-                received_at=self.now, user=exchange.user, reply=exchange.reply, state="pending", imported=True,
-            )  # fmt: skip
+        insert_turns([
+            {
+                "uid": uid, "session": session, "ordinal": ordinal + step, "owner": self.owner, "at": exchange.at,
+                "received_at": self.now, "user": exchange.user, "reply": exchange.reply, "state": "pending",
+                "imported": True,
+            }
+            for step, (uid, exchange) in enumerate(fresh)
+        ])  # fmt: skip
         return int(session.id)
 
     def _begin(self, name: str, key: str, started_at: datetime) -> Session:

@@ -18,10 +18,9 @@ from stackmem.ids import turn_uid
 from stackmem.making import add_sources, entity_columns, set_entities
 from stackmem.models import Alias, ForgetRequest, Memory, Owner, Session, Turn
 from stackmem.refusing import Refused
-from stackmem.sessions import next_ordinal
 from stackmem.text import entity_key
+from stackmem.turn_rows import insert_turns, turns_by_uid
 
-BATCH = 500  # values in one query
 Place = tuple[str, int]  # session_id and session_seq
 
 # What is stored just as the line says it.
@@ -37,15 +36,6 @@ class Counts(Protocol):
     memories: int
     session_ids: list[int]
     refused: Refused
-
-
-def turns_by_uid(uids: Sequence[str]) -> dict[str, Turn]:
-    """Return the stored turns of these uids, whoever owns them."""
-    found: dict[str, Turn] = {}
-    for start in range(0, len(uids), BATCH):
-        rows = Turn.select(Turn, Session).join(Session).where(Turn.uid.in_(uids[start : start + BATCH]))
-        found |= {row.uid: row for row in rows}
-    return found
 
 
 class Restore:
@@ -70,9 +60,8 @@ class Restore:
             return
         Owner.insert(name=self._owner).on_conflict_ignore().execute()
         lines = list(self._own_turns(counts.refused))
-        self._restore_sessions({(line.session_id, line.session_seq) for line, _ in lines}, counts)
-        for line, uid in lines:
-            self._turn(line, uid, counts)
+        self._restore_sessions({(line.session_id, line.session_seq) for line, _ in lines})
+        self._restore_turns(lines, counts)
         for number, line in self._lines["memory"]:
             self._memory(number, line, counts)
         for number, line in self._lines["alias"]:
@@ -97,7 +86,7 @@ class Restore:
     def _uid(self, line: TurnLine) -> str:
         return line.uid or turn_uid(self._owner, line.session_id, line.session_seq, line.turn_id, line.user)
 
-    def _restore_sessions(self, needed: set[Place], counts: Counts) -> None:
+    def _restore_sessions(self, needed: set[Place]) -> None:
         """Restore the sessions of the file, without those all of whose turns belong to another owner."""
         given: dict[Place, SessionLine] = {}
         for _, line in self._lines["session"]:
@@ -106,8 +95,6 @@ class Restore:
         for place in dict.fromkeys([*given, *sorted(needed)]):
             if place not in foreign:
                 self._sessions[place] = self._session(place, given.get(place) or _least(place))
-        counts.session_ids += [row.id for row in self._sessions.values() if row.id not in counts.session_ids]
-
     def _session(self, place: Place, line: SessionLine) -> Session:
         name, seq = place
         found = Session.get_or_none(Session.owner == self._owner, Session.name == name, Session.seq == seq)
@@ -118,22 +105,28 @@ class Restore:
             ended_at=self._time(line.ended_at),
         )  # fmt: skip
 
-    def _turn(self, line: TurnLine, uid: str, counts: Counts) -> None:
-        if uid in self._stored:
-            counts.known += 1
-        else:
-            self._stored[uid] = self._create_turn(line, uid)
-            counts.turns += 1
-        self._turns[line.turn_id] = self._stored[uid]
+    def _restore_turns(self, lines: Sequence[tuple[TurnLine, str]], counts: Counts) -> None:
+        """Insert the turns that are not there yet, each at its place, or the next one where that is taken."""
+        fresh: dict[str, dict[str, Any]] = {}
+        places = {row.id: _places(row) for row in self._sessions.values()}
+        for line, uid in lines:
+            if uid not in self._stored and uid not in fresh:
+                session = self._sessions[line.session_id, line.session_seq]
+                fresh[uid] = self._turn(line, uid, session, _free(places[session.id], line.ordinal))
+        insert_turns(list(fresh.values()))
+        self._stored |= turns_by_uid(list(fresh))
+        self._turns = {line.turn_id: self._stored[uid] for line, uid in lines}
+        counts.turns += len(fresh)
+        counts.session_ids += list(dict.fromkeys(row["session"].id for row in fresh.values()))
+        counts.known += len(lines) - len(fresh)
 
-    def _create_turn(self, line: TurnLine, uid: str) -> Turn:
-        session = self._sessions[line.session_id, line.session_seq]
-        return Turn.create(
-            uid=uid, session=session, ordinal=_free_ordinal(session, line.ordinal), owner=self._owner,
-            at=self._time(line.at), received_at=self._time(line.received_at), imported=True,
-            state=line.state if line.state in ("kept", "skipped", "failed") else "pending",
+    def _turn(self, line: TurnLine, uid: str, session: Session, ordinal: int) -> dict[str, Any]:
+        return {
+            "uid": uid, "session": session, "ordinal": ordinal, "owner": self._owner, "at": self._time(line.at),
+            "received_at": self._time(line.received_at), "imported": True,
+            "state": line.state if line.state in ("kept", "skipped", "failed") else "pending",
             **line.model_dump(include=_TURN_COLUMNS),
-        )  # fmt: skip
+        }  # fmt: skip
 
     def _memory(self, number: int, line: MemoryLine, counts: Counts) -> None:
         stored = Memory.get_or_none(Memory.id == line.memory_id)
@@ -196,6 +189,12 @@ def _least(place: Place) -> SessionLine:
     return SessionLine(session_id=place[0], session_seq=place[1])
 
 
-def _free_ordinal(session: Session, wanted: int | None) -> int:
-    taken = wanted is None or Turn.select().where(Turn.session == session, Turn.ordinal == wanted).exists()
-    return next_ordinal(session) if taken or wanted is None else wanted
+def _places(session: Session) -> set[int]:
+    return {row.ordinal for row in Turn.select(Turn.ordinal).where(Turn.session == session)}
+
+
+def _free(places: set[int], wanted: int | None) -> int:
+    """Take and return the wanted place, or the one after the last where it is taken."""
+    place = max(places, default=0) + 1 if wanted is None or wanted in places else wanted
+    places.add(place)
+    return place
