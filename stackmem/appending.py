@@ -63,9 +63,9 @@ class StoredLog:
 
     def _earlier(self, part: int, exchange: Exchange, *, last: bool) -> Turn | None:
         """Return the row of the same utterances where the log was shorter or longer then, or is cut otherwise."""
-        at = exchange.said_at
+        at, words = exchange.said_at, (exchange.user, exchange.reply)
         rows = self._at.get(at, []) if at else self._place.get((session_key(self.name, part), exchange.ordinal), [])
-        for row in rows:
+        for row in sorted(rows, key=lambda row: (row.user, row.reply) != words):
             if row.id not in self._taken and self._continues(row, part, exchange, last):
                 return row
         return None

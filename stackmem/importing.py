@@ -49,11 +49,11 @@ class Importer:
         result = Imported()
         talks, restore = self._read(lines, result)
         with transaction():
+            restore.finish(result)
             for name, talk in talks.items():
                 stored = StoredLog(self.owner, name)
                 for part, utterances in enumerate(split_by_gap(talk), 1):
                     self._append(stored, part, utterances, result)
-            restore.finish(result)
         result.faults = sorted(result.faults + result.refused.faults(), key=lambda fault: fault["line"])
         return result
 

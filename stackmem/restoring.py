@@ -60,7 +60,7 @@ class Restore:
             return
         Owner.insert(name=self._owner).on_conflict_ignore().execute()
         lines = list(self._own_turns(counts.refused))
-        self._restore_sessions({(line.session_id, line.session_seq) for line, _ in lines})
+        self._restore_sessions(lines)
         self._restore_turns(lines, counts)
         for number, line in self._lines["memory"]:
             self._memory(number, line, counts)
@@ -86,19 +86,32 @@ class Restore:
     def _uid(self, line: TurnLine) -> str:
         return line.uid or turn_uid(self._owner, line.session_id, line.session_seq, line.turn_id, line.user)
 
-    def _restore_sessions(self, needed: set[Place]) -> None:
+    def _restore_sessions(self, lines: Sequence[tuple[TurnLine, str]]) -> None:
         """Restore the sessions of the file, without those all of whose turns belong to another owner."""
         given: dict[Place, SessionLine] = {}
         for _, line in self._lines["session"]:
             given.setdefault((line.session_id, line.session_seq), line)
-        foreign = {(line.session_id, line.session_seq) for _, line in self._lines["turn"]} - needed
-        for place in dict.fromkeys([*given, *sorted(needed)]):
+        own: dict[Place, Session | None] = {}
+        for turn, uid in lines:
+            stored = self._stored.get(uid)
+            place = (turn.session_id, turn.session_seq)
+            own[place] = own.get(place) or (stored.session if stored is not None else None)
+        foreign = {(line.session_id, line.session_seq) for _, line in self._lines["turn"]} - own.keys()
+        for place in dict.fromkeys([*given, *own]):
             if place not in foreign:
-                self._sessions[place] = self._session(place, given.get(place) or _least(place))
-    def _session(self, place: Place, line: SessionLine) -> Session:
-        name, seq = place
-        found = Session.get_or_none(Session.owner == self._owner, Session.name == name, Session.seq == seq)
-        return found or Session.create(
+                line = given.get(place) or SessionLine(session_id=place[0], session_seq=place[1])
+                self._sessions[place] = own.get(place) or self._session(line, has_turns=place in own)
+
+    def _session(self, line: SessionLine, *, has_turns: bool) -> Session:
+        """Return the session of this name and sequence; where another talk has it, begin the next sequence."""
+        name, seq = line.session_id, line.session_seq
+        same_name = Session.select().where(Session.owner == self._owner, Session.name == name)
+        found = same_name.where(Session.seq == seq).first()
+        if found is not None:
+            if not has_turns or not Turn.select().where(Turn.session == found).exists():
+                return found  # type: ignore[no-any-return]
+            seq = same_name.order_by(Session.seq.desc()).first().seq + 1
+        return Session.create(
             owner=self._owner, name=name, seq=seq, named=line.named, device=line.device,
             imported=f"{name}#{seq} export" if line.imported else None, both_speakers=line.both_speakers,
             started_at=self._time(line.started_at), received_at=self._time(line.received_at),
@@ -183,10 +196,6 @@ class Restore:
                 owner=self._owner, turn=turn.id, what=line.what, is_open=line.is_open,
                 created_at=self._time(line.created_at),
             )  # fmt: skip
-
-
-def _least(place: Place) -> SessionLine:
-    return SessionLine(session_id=place[0], session_seq=place[1])
 
 
 def _places(session: Session) -> set[int]:

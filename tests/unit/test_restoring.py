@@ -249,6 +249,21 @@ def test_the_order_of_the_lines_does_not_count(exported: list[str], elsewhere: W
         assert len(sources_of(value["memory_id"])) == len(value["source_turn_ids"])
 
 
+def test_a_session_that_another_talk_has_here_comes_under_the_next_sequence(
+    exported: list[str], elsewhere: World
+) -> None:
+    live = elsewhere.say("ただいま", session="a")
+    assert run(exported).faults == []
+    assert elsewhere.say("何の話だっけ", session="a").session_id == live.session_id
+    assert [turn.user for turn in Turn.select().where(Turn.session == live.session_id)] == ["ただいま", "何の話だっけ"]
+    of_file = [value for value in values(exported, "turn") if value["session_id"] == "a"]
+    came_back = Turn.select().join(Session).where(Session.name == "a", Session.seq == 2).order_by(Turn.ordinal)
+    assert [(turn.uid, turn.ordinal) for turn in came_back] == [(v["uid"], v["ordinal"]) for v in of_file]
+    before = list(export_lines("home", ZONE))
+    assert run(exported).turns == run(before).turns == 0
+    assert list(export_lines("home", ZONE)) == before
+
+
 # --- lines of a person's own ------------------------------------------------------------------------------------------
 
 
