@@ -18,7 +18,7 @@ from stackmem.database import open_database
 from stackmem.exporting import export_lines
 from stackmem.importing import Imported, Importer
 from stackmem.models import Alias, ForgetRequest, Memory, MemoryEntity, Session, Turn
-from stackmem.sessions import begin
+from stackmem.sessions import begin, session_for_turn
 from stackmem.text import entity_key
 from tests.unit.test_importing import line
 from tests.unit.world import ZONE, World, again, at, ingest, sources_of, states, summaries
@@ -262,6 +262,15 @@ def test_a_session_that_another_talk_has_here_comes_under_the_next_sequence(
     before = list(export_lines("home", ZONE))
     assert run(exported).turns == run(before).turns == 0
     assert list(export_lines("home", ZONE)) == before
+
+
+def test_a_live_talk_without_a_name_goes_on_while_an_export_comes_back(world: World) -> None:
+    live = world.turn("ただいま", session="s-1")
+    Session.update(named=False).execute()
+    take({"kind": "session", "session_id": "s-2", "named": False, "imported": False}, turn(1, session_id="s-2"))
+    now = world.clock.now()
+    assert session_for_turn("home", None, None, now).id == live.session_id
+    assert session_for_turn("home", "s-2", None, now).seq == 2
 
 
 # --- lines of a person's own ------------------------------------------------------------------------------------------
