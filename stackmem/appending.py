@@ -63,9 +63,9 @@ class StoredLog:
 
     def _earlier(self, part: int, exchange: Exchange, *, last: bool) -> Turn | None:
         """Return the row of the same utterances where the log was shorter or longer then, or is cut otherwise."""
-        at, words = exchange.said_at, (exchange.user, exchange.reply)
+        at = exchange.said_at
         rows = self._at.get(at, []) if at else self._place.get((session_key(self.name, part), exchange.ordinal), [])
-        for row in sorted(rows, key=lambda row: (row.user, row.reply) != words):
+        for row in rows:
             if row.id not in self._taken and self._continues(row, part, exchange, last):
                 return row
         return None

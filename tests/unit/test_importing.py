@@ -335,16 +335,36 @@ def test_words_that_were_forgotten_do_not_come_back_with_a_shorter_file(world: W
     assert turns() == [("", "")]
 
 
-def test_a_log_goes_on_after_an_export_of_it_was_taken_back(world: World, new_database: Callable[[], Any]) -> None:
-    run(world, *SHORT)
+@pytest.mark.parametrize("when", ["01 10:00", None])
+def test_a_log_goes_on_after_an_export_of_it_was_taken_back(
+    world: World, new_database: Callable[[], Any], when: str | None
+) -> None:
+    log = [
+        line("user", "こんにちは", when), line("assistant", "やあ", when), line("user", "PCを買った", when),
+        line("assistant", "いいね", when), line("user", "13万円", when),
+    ]  # fmt: skip
+    run(world, *log[:3])
     exported = [text.encode() for text in export_lines("home", ZONE)]
     for owner in ("home", "mari"):
         with new_database().connection_context():
             run(world, *exported, owner=owner)
-            result = run(world, *LOG, line("user", "13万円", "01 10:04"), owner=owner)
-            assert (result.turns, result.known) == (1, 2)
+            result = run(world, *log, owner=owner)
             assert turns() == [("こんにちは", "やあ"), ("PCを買った", "いいね"), ("13万円", "")]
-            assert Session.select().count() == 1
+            assert (result.turns, result.known, Session.select().count()) == (1, 2, 1)
+
+
+def test_the_same_words_twice_in_one_second_are_two_turns(world: World) -> None:
+    log = [line(role, "うん", "01 10:00") for role in ("user", "assistant", "user", "assistant")]
+    only(world, *log[:2])
+    assert run(world, *log).turns == 1
+    assert turns() == [("うん", "うん")] * 2
+
+
+def test_other_words_in_the_place_of_forgotten_ones_are_not_lost(world: World) -> None:
+    only(world, line("user", "通帳は引き出しの中"), line("assistant", "うん"))
+    Turn.update(settled=True, state="skipped", user="", reply="").execute()
+    assert run(world, line("user", "猫を飼いはじめた"), line("assistant", "いいね")).turns == 1
+    assert turns() == [("", ""), ("猫を飼いはじめた", "いいね")]
 
 
 # --- one log in several files -----------------------------------------------------------------------------------------
