@@ -1,31 +1,22 @@
 """Read JSON lines of utterances, or of an export, into sessions and turns. The same file twice adds nothing."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Any
 
 from stackmem import sessions
-from stackmem.clock import read_time
+from stackmem.appending import StoredLog, grow, session_of_part
 from stackmem.database import transaction
 from stackmem.exceptions import InvalidInput
-from stackmem.ids import turn_uid
 from stackmem.models import Owner, Session, Turn
+from stackmem.refusing import Refused
 from stackmem.restoring import Restore
-from stackmem.text import clean
+from stackmem.turn_rows import insert_turns
+from stackmem.utterances import Exchange, Utterance, pair_up, read_utterance, split_by_gap
 
-ROLES = ("user", "assistant")
-
-
-@dataclass(frozen=True)
-class Utterance:
-    """One line of a log."""
-
-    session: str
-    at: datetime | None
-    role: str
-    text: str
+Talks = dict[str, list[Utterance]]
 
 
 @dataclass
@@ -37,6 +28,7 @@ class Imported:
     memories: int = 0
     faults: list[dict[str, Any]] = field(default_factory=list)
     session_ids: list[int] = field(default_factory=list)
+    refused: Refused = field(default_factory=Refused, compare=False)
 
 
 @dataclass(frozen=True)
@@ -49,9 +41,24 @@ class Importer:
     both_speakers: bool = False
 
     def run(self, lines: Iterable[bytes]) -> Imported:
-        """Import every valid line; the others are named in ``faults`` with their number."""
+        """Import every valid line, all in one transaction; the others are named in ``faults`` with their number.
+
+        What another owner of the store has, or a person forgot here, is left out: ``faults`` says so once a kind,
+        with the number of the first line.
+        """
         result = Imported()
-        talks: dict[str, list[Utterance]] = {}
+        talks, restore = self._read(lines, result)
+        with transaction():
+            restore.finish(result)
+            for name, talk in talks.items():
+                stored = StoredLog(self.owner, name)
+                for part, utterances in enumerate(split_by_gap(talk), 1):
+                    self._append(stored, part, utterances, result)
+        result.faults = sorted(result.faults + result.refused.faults(), key=lambda fault: fault["line"])
+        return result
+
+    def _read(self, lines: Iterable[bytes], result: Imported) -> tuple[Talks, Restore]:
+        talks: Talks = {}
         restore = Restore(self.owner, self.zone, self.now)
         for number, line in enumerate(lines, 1):
             try:
@@ -59,45 +66,53 @@ class Importer:
                 if value is None:
                     continue
                 if "kind" in value:
-                    restore.take(value)
+                    restore.take(value, number)
                 else:
-                    utterance = read_utterance(value, self.zone)
+                    utterance = read_utterance(value, self.zone, number)
                     talks.setdefault(utterance.session, []).append(utterance)
             except InvalidInput as exc:
                 result.faults.append({"line": number, "reason": str(exc)})
             except RecursionError:
                 result.faults.append({"line": number, "reason": "The line is nested too deeply."})
-        for name, talk in talks.items():
-            for part, utterances in enumerate(split_by_gap(talk), 1):
-                self._insert(name, part, utterances, result)
-        restore.finish(result)
-        return result
+        return talks, restore
 
-    def _insert(self, name: str, part: int, utterances: Sequence[Utterance], result: Imported) -> None:
-        """Insert the turns of one imported session that are not there yet, in one transaction."""
-        turns = list(pair_up(utterances, self.now))
-        uids = [turn_uid(self.owner, name, f"import {part}", n, f"{t['user']}\0{t['reply']}") for n, t in turns]
-        with transaction():
-            known = {row.uid for row in Turn.select(Turn.uid).where(Turn.uid.in_(uids))}
-            fresh = [(uid, turn) for uid, (_, turn) in zip(uids, turns, strict=True) if uid not in known]
-            result.known += len(turns) - len(fresh)
-            if not fresh:
-                return
-            session = self._session(name, part, turns[0][1]["at"])
-            ordinal = sessions.next_ordinal(session)
-            for step, (uid, turn) in enumerate(fresh):
-                Turn.create(
-                    uid=uid, session=session, ordinal=ordinal + step, owner=self.owner, received_at=self.now,
-                    state="pending", imported=True, **turn,
-                )  # fmt: skip
-            result.turns += len(fresh)
-            result.session_ids.append(session.id)
+    def _append(self, stored: StoredLog, part: int, utterances: Sequence[Utterance], result: Imported) -> None:
+        """Insert the turns of one part of a log that are not there yet, and lengthen the one it broke off in."""
+        pairs, uids = stored.pairs(part, pair_up(utterances, self.now))
+        fresh = [(uid, exchange) for uid, (exchange, row) in zip(uids, pairs, strict=True) if row is None]
+        own, touched = list[Turn](), set[int]()
+        for exchange, row in pairs:
+            if row is not None and row.owner != self.owner:
+                result.refused.add("foreign turn", exchange.utterances[0].line)
+            elif row is not None:
+                own.append(row)
+                touched |= {row.session_id} if grow(row, exchange) else set()
+        if fresh:
+            touched.add(self._insert(stored.name, part, utterances[0].at, fresh, own))
+        result.known += len(own)
+        result.turns += len(fresh)
+        result.session_ids += sorted(touched - set(result.session_ids))
 
-    def _session(self, name: str, part: int, started_at: datetime) -> Session:
+    def _insert(
+        self, name: str, part: int, began: datetime | None, fresh: Sequence[tuple[str, Exchange]], own: Sequence[Turn]
+    ) -> int:
+        """Insert new turns after those of their session; return its id."""
+        session, key = session_of_part(self.owner, name, part, began, own)
+        session = session or self._begin(name, key, fresh[0][1].at)
+        ordinal = sessions.next_ordinal(session)
+        insert_turns([
+            {
+                "uid": uid, "session": session, "ordinal": ordinal + step, "owner": self.owner, "at": exchange.at,
+                "received_at": self.now, "user": exchange.user, "reply": exchange.reply, "state": "pending",
+                "imported": True,
+            }
+            for step, (uid, exchange) in enumerate(fresh)
+        ])  # fmt: skip
+        return int(session.id)
+
+    def _begin(self, name: str, key: str, started_at: datetime) -> Session:
         Owner.insert(name=self.owner).on_conflict_ignore().execute()
-        key = f"{name}#{part}"
-        session = Session.get_or_none(Session.owner == self.owner, Session.imported == key)
-        return session or sessions.begin(
+        return sessions.begin(
             self.owner, name, now=self.now, named=True, imported=key, both_speakers=self.both_speakers,
             started_at=started_at, ended_at=self.now,
         )  # fmt: skip
@@ -114,46 +129,3 @@ def _read_line(line: bytes, *, first: bool) -> dict[str, Any] | None:
     if value is not None and not isinstance(value, dict):
         raise InvalidInput("The line is not a JSON object.")
     return value
-
-
-def read_utterance(value: dict[str, Any], zone: tzinfo) -> Utterance:
-    """Read one line of a log. Raises InvalidInput with what is wrong with it."""
-    session, role, text = value.get("session"), value.get("role"), value.get("text")
-    if not isinstance(session, str) or not session.strip() or len(session) > sessions.NAME_LIMIT:
-        raise InvalidInput(f'"session" must be a name of 1 to {sessions.NAME_LIMIT} characters.')
-    if role not in ROLES:
-        raise InvalidInput('"role" must be "user" or "assistant".')
-    if not isinstance(text, str) or not text.strip():
-        raise InvalidInput('"text" must be text that is not empty.')
-    at = value.get("at")
-    if at is not None and not isinstance(at, str):
-        raise InvalidInput('"at" must be a time as text, or null.')
-    return Utterance(clean(session), read_time(at, zone) if at is not None else None, role, clean(text))
-
-
-def split_by_gap(talk: Sequence[Utterance]) -> list[list[Utterance]]:
-    """Split a session where its own times leave a gap of more than the idle limit."""
-    parts: list[list[Utterance]] = [[]]
-    last: datetime | None = None
-    for utterance in talk:
-        if last and utterance.at and utterance.at - last > sessions.IDLE_LIMIT:
-            parts.append([])
-        parts[-1].append(utterance)
-        last = utterance.at or last
-    return parts
-
-
-def pair_up(utterances: Sequence[Utterance], now: datetime) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (ordinal, turn): a user part and the assistant part that follows, each joined by newlines.
-
-    A turn's time is that of its first utterance; where that is unknown, the nearest one known before or after it.
-    """
-    fallback = next((utterance.at for utterance in utterances if utterance.at), now)
-    turns: list[dict[str, Any]] = []
-    for utterance in utterances:
-        fallback = utterance.at or fallback
-        side = "user" if utterance.role == "user" else "reply"
-        if not turns or (side == "user" and turns[-1]["reply"]):
-            turns.append({"user": "", "reply": "", "at": fallback})
-        turns[-1][side] += ("\n" if turns[-1][side] else "") + utterance.text
-    yield from enumerate(turns, 1)

@@ -17,8 +17,8 @@ def session_for_turn(owner: str, name: str | None, device: str | None, now: date
     A new one makes a look at the owner's other sessions due, and ends none of them.
     """
     Owner.insert(name=owner).on_conflict_ignore().execute()
-    latest = _latest(owner, name, device)
-    if latest is not None and latest.ended_at is None:
+    latest = _latest_open(owner, name, device)
+    if latest is not None:
         if now - latest.received_at < IDLE_LIMIT:
             return latest
         end(latest, now)
@@ -26,8 +26,9 @@ def session_for_turn(owner: str, name: str | None, device: str | None, now: date
     return begin(owner, name or session_name(), now=now, named=name is not None, device=device)
 
 
-def _latest(owner: str, name: str | None, device: str | None) -> Session | None:
-    rows = Session.select().where(Session.owner == owner, Session.imported.is_null())
+def _latest_open(owner: str, name: str | None, device: str | None) -> Session | None:
+    # Only open ones: an export taken back meanwhile may hold later sequences, and those have ended.
+    rows = Session.select().where(Session.owner == owner, Session.imported.is_null(), Session.ended_at.is_null())
     if name is not None:
         return rows.where(Session.name == name).order_by(Session.seq.desc()).first()  # type: ignore[no-any-return]
     same_device = Session.device == device if device is not None else Session.device.is_null()

@@ -63,11 +63,17 @@ def turn_line(turn: Turn, zone: tzinfo) -> dict[str, Any]:
         "session_seq": turn.session.seq,
         "ordinal": turn.ordinal,
         "at": show_time(turn.at, zone),
+        "received_at": show_time(turn.received_at, zone),
         "user": turn.user,
         "reply": turn.reply,
         "emotion": turn.emotion,
         "action": turn.action,
         "state": turn.state,
+        "settled": turn.settled,
+        "searched": turn.searched,
+        "memory_ids": turn.memory_ids,
+        "degraded": turn.degraded,
+        "model": turn.model,
     }
 
 
@@ -76,6 +82,7 @@ def session_line(session: Session, zone: tzinfo) -> dict[str, Any]:
     return {
         "session_id": session.name,
         "session_seq": session.seq,
+        "named": session.named,
         "device": session.device,
         "started_at": show_time(session.started_at, zone),
         "received_at": show_time(session.received_at, zone),
