@@ -24,7 +24,7 @@ from stackmem.importing import Importer
 from stackmem.indexing import reindex
 from stackmem.models import Memory, MemorySource, Owner, Session, Turn, Window
 from stackmem.ports import Clock, Hint
-from stackmem.remember import SILENCE
+from stackmem.looks import SILENCE
 from stackmem.status import pending
 from stackmem.text import clean
 from stackmem.work import STALE

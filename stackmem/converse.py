@@ -11,10 +11,10 @@ from stackmem.clock import AHEAD
 from stackmem.database import transaction
 from stackmem.exceptions import Conflict, InvalidInput
 from stackmem.ids import turn_uid
+from stackmem.looks import LOOK_AFTER, unlooked
 from stackmem.models import Session, ToolTrace, Turn
 from stackmem.ports import Clock, Hint, Queue, ToolCall
 from stackmem.recall import ToolResult
-from stackmem.remember import LOOK_AFTER, unlooked
 from stackmem.text import clean, clean_json, cut_at_sentence
 from stackmem.thinking import Deadline, Thinker, Thought
 

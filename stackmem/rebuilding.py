@@ -6,9 +6,10 @@ from typing import Any
 from stackmem.answers import Segment
 from stackmem.database import transaction
 from stackmem.indexing import Progress
+from stackmem.looks import Look, carried, left_open, open_topic, write_look
 from stackmem.making import changed, supersede
 from stackmem.models import Alias, Memory, Owner, PointDeletion, Session, Turn, Window
-from stackmem.remember import Look, Remembering, carried, left_open, open_topic, write_look
+from stackmem.remember import Remembering
 
 Replayed = list[tuple[Window, Look, list[Segment]]]
 

@@ -15,11 +15,12 @@ from stackmem.database import lease, scrub_log, transaction
 from stackmem.exceptions import StackmemError, TransientError
 from stackmem.forgetting import purge_due
 from stackmem.indexing import IndexHandle, Progress, index_owner, reindex
+from stackmem.looks import is_due
 from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.persona import Persona
 from stackmem.ports import Clock, Hint, Queue
 from stackmem.rebuilding import rebuild_from_turns
-from stackmem.remember import Remembering, is_due
+from stackmem.remember import Remembering
 
 log = logging.getLogger(__name__)
 

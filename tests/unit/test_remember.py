@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from stackmem.adapters.openai_chat import OpenAIChat
 from stackmem.answers import Segment
 from stackmem.exceptions import Conflict
+from stackmem.looks import OPEN_TOPIC, TURNS, is_due, next_look, open_topic, unlooked
 from stackmem.models import Lease, Memory, Session, Turn, Window
 from stackmem.ports import Hint
 from stackmem.rebuilding import rebuild_from_turns
-from stackmem.remember import OPEN_TOPIC, TURNS, is_due, next_look, open_topic, unlooked
 from tests.scripted import Answer, ScriptedServer, content, error, hang
 from tests.unit.conftest import ScriptedModel
 from tests.unit.world import World, again, at, everything, keep, segments, skip, sources_of, states, summaries
@@ -602,7 +602,7 @@ def test_the_end_of_a_session_asks_nothing_that_was_asked(world: World, model: S
     look(world)
     assert len(model.asked) == 2  # nothing was said since: the last look's words stand
     assert states()[-1] in ("kept", "skipped")
-    assert sorted(summaries())[:2] == ["一つ。", "二つ。"]
+    assert set(summaries()) >= {"一つ。", "二つ。"}
     assert not Turn.select().where(Turn.state == "pending").exists()
     assert world.session().open_topic is None
 
@@ -610,7 +610,7 @@ def test_the_end_of_a_session_asks_nothing_that_was_asked(world: World, model: S
 def test_what_was_said_of_the_open_topic_becomes_its_memory_at_the_end(world: World, model: ScriptedModel) -> None:
     world.turns(6)
     opened = keep([4, 5, 6], "続く話。", entities=["話"], memory_type="decision", occurred_at="2026-08-01")
-    model.script = [segments(skip(1, 2, 3), opened)]
+    model.script = [segments(skip(1, 2, 3), opened)] * 2
     look(world)
     assert states() == ["skipped"] * 3 + ["pending"] * 3
     end(world)
