@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from stackmem.adapters.offline.dates import Span, occurred, parse, prefix, resolve
+from stackmem.adapters.offline.dates import occurred, parse, prefix, resolve
 from stackmem.adapters.offline.names import MOST, names
+from stackmem.adapters.offline.relative import Span
 from stackmem.adapters.offline.words import (
     LOOKED_AT,
     as_text,
