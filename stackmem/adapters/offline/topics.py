@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from stackmem.adapters.offline.aliases import aliases
 from stackmem.adapters.offline.dates import occurred, parse, prefix, resolve
+from stackmem.adapters.offline.forgetting import asks_to_forget
 from stackmem.adapters.offline.names import MOST, names
 from stackmem.adapters.offline.relative import Span
 from stackmem.adapters.offline.words import (
@@ -57,6 +59,8 @@ class Turn:
     opens_topic: bool
     answers: bool
     corrects: bool
+    forget: str  # what the user asks to forget, "" where they do not
+    aliases: tuple[list[str], ...]
 
     @property
     def worth(self) -> float:
@@ -100,6 +104,8 @@ def _read(turn: dict[str, Any], both: bool, asked: str) -> Turn:
         opens_topic=any(_NEW_TOPIC.match(fold(text[:40])) for text in (user, robot if both else "")),
         answers=bool(asked),
         corrects=bool(CORRECTION.search(fold(user[:LOOKED_AT]))),
+        forget="" if both else asks_to_forget(user),
+        aliases=tuple(aliases(user)),
     )
 
 
@@ -121,16 +127,20 @@ def _says_nothing(text: str) -> bool:
 
 
 def _split_by_memory(turns: list[Turn]) -> list[list[Turn]]:
-    """Cut where turns that repeat a memory begin and end, so that none of them comes into a kept segment."""
+    """Cut around turns that repeat a memory, so that none comes into a kept segment, and around requests to forget."""
     groups: list[list[Turn]] = []
     for turn in turns:
-        if not groups or groups[-1][-1].recalled != turn.recalled:
+        last = groups[-1][-1] if groups else None
+        if last is None or last.recalled != turn.recalled or last.forget or turn.forget:
             groups.append([])
         groups[-1].append(turn)
     return groups
 
 
 def _segments_of(turns: list[Turn], both: bool) -> list[dict[str, Any]]:
+    if turns[0].forget:
+        what = turns[0].forget
+        return [{**_dropped(turns[:1]), "topic": what[: 30 if is_japanese(what) else 60], "forget": what}]
     found: list[dict[str, Any]] = []
     for topic in _topics(turns):
         worthy = [index for index, turn in enumerate(topic) if turn.worth >= _WORDS_TOO]
@@ -177,7 +187,13 @@ def _cost_of_cut(turns: list[Turn], gap: int) -> float:
 
 def _dropped(turns: list[Turn]) -> dict[str, Any]:
     nothing = {"topic": "", "summary": "", "entities": [], "memory_type": "episode"}
-    return {"turn_ids": [turn.id for turn in turns], "keep": False, **nothing, **occurred(None, None)}
+    return {
+        "turn_ids": [turn.id for turn in turns],
+        "keep": False,
+        **nothing,
+        **occurred(None, None),
+        **_names_of(turns),
+    }
 
 
 def _kept(turns: list[Turn], both: bool) -> dict[str, Any]:
@@ -194,7 +210,13 @@ def _kept(turns: list[Turn], both: bool) -> dict[str, Any]:
         "entities": entities,
         "memory_type": memory_type(texts),
         **occurred(span, at),
+        **_names_of(turns),
     }
+
+
+def _names_of(turns: list[Turn]) -> dict[str, Any]:
+    pairs = [pair for turn in turns for pair in turn.aliases]
+    return {"aliases": [pair for place, pair in enumerate(pairs) if pair not in pairs[:place]]} if pairs else {}
 
 
 def _chosen(turns: list[Turn]) -> list[tuple[Turn, Line]]:
