@@ -54,6 +54,8 @@ def test_two_names_of_one_thing_are_a_pair(words: str, pair: list[str]) -> None:
         "私の会社（Fujitsu）で働いてる",
         "会社（IBM）を辞めた",
         "妹（Yuki）に会った",
+        "私の靴下（Nike）を洗った",
+        "カタカナ（abc）で書いた",
         "母（大阪在住）が来た",
         "田中さん（38歳）に会った",
         "来月3日（水）に行く",

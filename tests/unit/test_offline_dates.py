@@ -170,6 +170,14 @@ def test_english_dates_are_found(sentence: str, first: str, last: str) -> None:
     assert days(sentence, japanese=False) == (first, last)
 
 
+def test_on_its_first_day_a_season_is_no_longer_next_and_not_yet_last() -> None:
+    june = datetime.fromisoformat("2026-06-01T09:00:00+09:00")
+    assert days("We marry next summer", june, japanese=False) == ("2027-06-01", "2027-08-31")
+    assert days("We married last summer", june, japanese=False) == ("2025-06-01", "2025-08-31")
+    assert days("We marry this summer", june, japanese=False) == ("2026-06-01", "2026-08-31")
+    assert days("We marry this Friday", june, japanese=False) == ("2026-06-05", "2026-06-05")
+
+
 @pytest.mark.parametrize(
     "sentence", ["On Saturdays I swim", "My birthday is in March", "I work on Saturday", "I may go"]
 )

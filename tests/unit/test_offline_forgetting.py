@@ -93,6 +93,8 @@ def test_where_the_user_only_points_their_whole_words_are_kept(words: str) -> No
         "忘れてねえよ",
         "彼の名前を忘れてる",
         "母には忘れてほしくない",
+        "母には忘れてほしい",
+        "薬を飲むのは忘れて",
         "お母さんに忘れてって言われた",
         "もう忘れたよ",
         "そのこと忘れてる？",

@@ -148,6 +148,10 @@ def test_a_cue_word_begins_a_new_topic() -> None:
         (["I bought a bike", "The bike was cheap", "I hate onions"], [[0, 1], [2]]),
         (["My sister lives in Osaka.", "She works at a bank there.", "I love curry."], [[0, 1], [2]]),
         (["I bought a laptop yesterday", "It has 32 gigabytes of memory"], [[0, 1]]),
+        (
+            ["I bought a dog", "He eats", "He barked", "He ran off", "He fell", "He jumped yesterday", "I hate onions"],
+            [[0, 1, 2, 3, 4, 5], [6]],
+        ),
         (["My sister has two cats", "Their names are Mugi and Momo"], [[0, 1]]),
     ],
 )
