@@ -8,7 +8,8 @@ from stackmem.adapters.offline.relative import MONTHS, Span, found, number, one_
 from stackmem.adapters.offline.tense import tense
 
 _DIGITS = "[0-9０-９]"
-_ABSOLUTE = re.compile(rf"(?:(?P<year>[12]{_DIGITS}{{3}})年)?(?P<month>{_DIGITS}{{1,2}})月(?P<day>{_DIGITS}{{1,2}})日")
+_COUNT = "(?:[0-9０-９]{1,2}|[一二三四五六七八九十]{1,3})"
+_ABSOLUTE = re.compile(rf"(?:(?P<year>[12]{_DIGITS}{{3}})年)?(?P<month>{_COUNT})月(?P<day>{_COUNT})日")
 
 
 def parse(value: Any) -> datetime | None:

@@ -129,6 +129,8 @@ def _of_word(word: str, today: date) -> Span:
 
 
 def _year(word: str, today: date) -> int:
+    if word.endswith("年前"):
+        return today.year - number(word.removesuffix("年前"))
     return int(word[:4]) if word[:4].isdecimal() else _of_word(word, today).first.year
 
 
@@ -137,7 +139,12 @@ def _word(match: re.Match[str], today: date) -> Span:
 
 
 def _week_and_day(match: re.Match[str], today: date) -> Span:
-    return _days(_of_word(match["word"], today).first + _WEEKDAYS.index(match["weekday"]) * _DAY)
+    """Return that day of that week, or the days from the one to the other: 来週の土曜と日曜."""
+    monday = _of_word(match["word"], today).first
+    first = match["weekday"] or "土"
+    last = match["also"] or (first if match["weekday"] else "日")
+    days = [monday + _WEEKDAYS.index(day) * _DAY for day in (first, last)]
+    return Span(min(days), max(days))
 
 
 def _month_and_day(match: re.Match[str], today: date) -> Span:
@@ -167,6 +174,10 @@ def _ago(match: re.Match[str], today: date) -> Span:
     kind = {"日": "d", "週": "w", "年": "y"}.get(match["unit"][0], match["unit"][0].lower())
     kind = kind if kind in "dwy" else "m"
     return _shifted("d", 7 * count, today) if kind == "w" else _shifted(kind, count, today)
+
+
+def _half_a_year(match: re.Match[str], today: date) -> Span:
+    return _shifted("m", 6 if match["side"] == "後" else -6, today)
 
 
 def _nearest(weekday: int, sign: int, today: date, today_too: bool = False) -> Span:
@@ -234,15 +245,18 @@ _NAMES = "|".join(MONTHS)
 _EN_DAYS = "|".join(_ENGLISH_WEEKDAYS)
 _EN_SEASONS = "spring|summer|autumn|fall|winter"
 _RULES = (
-    _rule(f"(?P<word>{_any('dewmy')})", _word),
-    _rule(rf"(?P<word>{_any('w')})の?(?P<weekday>[{_WEEKDAYS}])曜日?", _week_and_day),
+    _rule(f"(?!ことし[^のはもに、])(?P<word>{_any('dewmy')})", _word),
+    _rule(
+        rf"(?P<word>{_any('w')})の?(?:土日|(?P<weekday>[{_WEEKDAYS}])曜日?(?:[とか、や](?P<also>[{_WEEKDAYS}])曜日?)?)",
+        _week_and_day,
+    ),
     _rule(rf"(?P<word>{_any('m')})の?(?P<day>{_NUMBER})日(?![間分後前目])", _month_and_day),
     _rule(rf"the (?P<day>[0-9]{{1,2}})(?:st|nd|rd|th)? of (?P<word>{_any('m')})", _month_and_day),
     _rule(
-        rf"(?P<word>{_any('y')}|{_YEAR}年)の?(?P<month>{_NUMBER})月(?:の?(?P<day>{_NUMBER})日(?![間分後前目]))?",
+        rf"(?P<word>{_any('y')}|{_YEAR}年|{_ALONE}{_NUMBER}年前)の?(?P<month>{_NUMBER})月(?:の?(?P<day>{_NUMBER})日(?![間分後前目]))?",
         _year_and_month,
     ),
-    _rule(rf"(?P<word>{_any('y')}|{_YEAR}年)の?(?P<season>[春夏秋冬])", _year_and_season),
+    _rule(rf"(?P<word>{_any('y')}|{_YEAR}年|{_ALONE}{_NUMBER}年前)の?(?P<season>[春夏秋冬])", _year_and_season),
     _rule(rf"(?P<season>{_EN_SEASONS}) (?:of )?(?P<word>{_YEAR}|{_any('y')})", _year_and_season),
     _rule(
         rf"{_ALONE}(?P<count>{_NUMBER}) ?(?P<unit>日|週間?|[ヶケカかヵ箇ヵｶ]月|年)(?:間)?(?P<side>[前後])(?![半後])",
@@ -253,10 +267,12 @@ _RULES = (
         r"(?P<side>ago|from now)",
         _ago,
     ),
+    _rule(f"{_ALONE}半年(?P<side>[前後])", _half_a_year),
     _rule(rf"(?P<side>今度|次|この前|この間|こないだ|前)の(?P<weekday>[{_WEEKDAYS}])曜日?", _side_and_weekday),
     _rule(rf"(?P<side>last|next|this) (?P<weekday>{_EN_DAYS})", _side_and_weekday),
     _rule(
-        rf"(?<![一-鿿々ァ-ヺ・])(?<!毎週の)(?P<weekday>[{_WEEKDAYS}])曜日?(?=[にはもの、]|の?[朝昼夜晩午])", _weekday
+        rf"(?<![一-鿿々ァ-ヺ・])(?<!毎週の)(?P<weekday>[{_WEEKDAYS}])(?:曜日?(?=[にはもの、]|から|[朝昼夜晩午])|曜日(?=[一-鿿])(?!曜))",
+        _weekday,
     ),
     _rule(rf"on (?P<weekday>{_EN_DAYS})", _weekday),
     _rule(rf"{_ALONE}(?<!年)(?<!年の)(?P<month>{_NUMBER})月(?=に|から|の(?:初|終|中|末))", _bare_month),
