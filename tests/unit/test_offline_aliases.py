@@ -32,6 +32,13 @@ def remember(*said: tuple[str, str], both: bool = False) -> list[dict[str, Any]]
         ("ミケって呼んでるけど本名はミケランジェロ", ["ミケ", "ミケランジェロ"]),
         ("うちの犬はポチって呼んでるんだけど、本名はポチョムキンなんだ", ["ポチ", "ポチョムキン"]),
         ("本名はミケランジェロだけどミケって呼んでる", ["ミケ", "ミケランジェロ"]),
+        ("ミケは正式にはミケランジェロっていうの", ["ミケ", "ミケランジェロ"]),
+        ("うちの猫はミケランジェロっていうんだけどミケって呼んでる", ["ミケランジェロ", "ミケ"]),
+        ("彼の名前はWilliamで、みんなはBillって呼んでる", ["William", "Bill"]),
+        ("友達の健太、あだ名はケンちゃん", ["健太", "ケンちゃん"]),
+        ("富士通 (Fujitsu) のPCを買った", ["富士通", "Fujitsu"]),
+        ("昨日富士通（Fujitsu）のPCを買った", ["富士通", "Fujitsu"]),
+        ("Yesterday Alexander, or Alex for short, came", ["Alexander", "Alex"]),
         ("スターバックス、略してスタバに行った", ["スターバックス", "スタバ"]),
         ("富士通（Fujitsu）のPCを買った", ["富士通", "Fujitsu"]),
         ("Ｆｕｊｉｔｓｕ（富士通）のPCを買った", ["Fujitsu", "富士通"]),
@@ -73,6 +80,9 @@ def test_two_names_of_one_thing_are_a_pair(words: str, pair: list[str]) -> None:
         "田中は英語でプレゼンだった",
         "友達はみんなボブって呼んでる",
         "本名は言えない",
+        "東京でボブって呼ばれてる",
+        "健太はいいやつだけどみんな怖がってる",
+        "富士通は正式には言えない",
         "富士通（富士通）",
         "Everyone calls him Bob",
         "She called me yesterday",
@@ -100,6 +110,9 @@ def test_the_robots_words_state_no_pair() -> None:
     assert all("aliases" not in segment for segment in remember(("富士通のPCを買った", "富士通は英語でFujitsu")))
 
 
-def test_a_pair_said_twice_in_one_segment_stands_once() -> None:
-    (segment,) = remember(("昨日富士通（Fujitsu）のPCを買ったよ", ""), ("富士通（Fujitsu）のPCは12万円だったよ", ""))
-    assert segment["aliases"] == [["富士通", "Fujitsu"]]
+def test_pairs_stand_once_in_the_order_said() -> None:
+    (segment,) = remember(
+        ("昨日富士通（Fujitsu）のPCをヨドバシ（Yodobashi）で買ったよ", ""),
+        ("Fujitsu（富士通）のPCは12万円だったよ", ""),
+    )
+    assert segment["aliases"] == [["富士通", "Fujitsu"], ["ヨドバシ", "Yodobashi"]]

@@ -10,7 +10,7 @@ from stackmem.text import entity_key
 _LATIN = r"[A-Za-z][A-Za-z0-9&.+'-]*(?: [A-Z0-9][A-Za-z0-9&.+'-]*)*"
 _PROPER = rf"[ァ-ヺ][ァ-ヺー・]+|(?<![一-鿿々])[一-鿿々]{{2,8}}|(?<![A-Za-z0-9]){_LATIN}"
 _A = rf"「?(?P<a>{_PROPER}|(?:(?<=[は、「の])|\A)[ぁ-ん]{{2,6}}?)」?"
-_B = r"「?(?P<b>{})」?".format(rf"{_PROPER}|[ぁ-ん]{{2,8}}?")
+_B = r"「?(?P<b>(?:{})(?:ちゃん|くん|さん)?)」?".format(rf"{_PROPER}|[ぁ-ん]{{2,8}}?")
 _END = r"(?=(?:だ|です|なん|なの|って|と(?:い|言|書|呼|よ)|ね|よ)?(?:[^ァ-ヺー一-鿿A-Za-z0-9]|\Z))"
 _REAL = r"(?:正式な名前|正式名称|正式名|正式に|本名|本当の名前|フルネーム)(?:は|が|って)、?"
 _LETTERS = "(?:英語|ローマ字|アルファベット|フランス語|ドイツ語)(?:だと|では|で)、?"
@@ -27,11 +27,14 @@ _JAPANESE = tuple(
         rf"{_A}(?:、|(?:なん)?だけど、?|で、){_REAL}{_B}{_END}",
         rf"{_A}{_CALLED}(?:い?る|い?ます)(?:んだけど|んですけど|けれど|けど|が)?、?{_REAL}{_B}{_END}",
         rf"{_REAL}{_B}(?:なん)?(?:だ|です)(?:けど|が)、?(?:みんな|普段|家で|いつも)?(?:は|に|から)?、?{_A}{_CALLED}",
+        rf"{_A}は、?正式には、?{_B}{_END}",
+        rf"{_A}(?:(?:なん)?だけど|(?:って|と)(?:いう|言う)(?:んだ)?けど|で(?=、(?:みんな|家族|友達|普段)))、?"
+        rf"(?:みんな|家族|友達|普段|いつも)?(?:は|に|から)*、?{_B}{_CALLED}",
         rf"{_A}(?:、|を|は)(?:略して|縮めて|通称は?|別名は?|またの名を|愛称は|あだ名は|ニックネームは)、?{_B}{_END}",
     )
 )
 _IN_PARENTHESES = re.compile(
-    rf"(?<![の一-鿿々ァ-ヺーA-Za-z0-9])(?P<a>[ァ-ヺ][ァ-ヺー・]+|[一-鿿々]{{2,8}}|{_LATIN})\((?P<b>[^()]{{2,30}})\)"
+    rf"(?<![の一-鿿々ァ-ヺーA-Za-z0-9])(?P<a>[ァ-ヺ][ァ-ヺー・]+|[一-鿿々]{{2,8}}|{_LATIN}) ?\((?P<b>[^()]{{2,30}})\)"
 )
 _NAME = r"[A-Z][\w&'-]*(?: [A-Z][\w&'-]*)*"
 _EN_A, _EN_B = rf"(?P<a>{_NAME})", rf"(?P<b>{_NAME})"
@@ -56,8 +59,8 @@ _KINDS_TEXT = """
 """
 _NO_NAMES_TEXT = """
 それ これ あれ どれ ここ そこ あそこ なに なん どう だれ いつ どこ みんな ぼく おれ わたし うち ほんと やつ もの こと
-I He She It We They My The This That You But And Yes Oh No So Our Her His Its Everyone There When If Hi Hey
-ok lol wow ww www
+I He She It We They My The This That You But And Yes Oh No So Our Her His Its Everyone There When If Hi Hey Yesterday
+Today ok lol wow ww www
 """
 _WHEN = re.compile(r"\A(?:昨日|今日|明日|今朝|昨夜|先週|今週|来週|先月|今月|来月|去年|昨年|今年|来年|最近|今度|以前)")
 _KINDS, _NO_NAMES = frozenset(_KINDS_TEXT.split()), frozenset(_NO_NAMES_TEXT.split())
@@ -72,7 +75,13 @@ def aliases(text: str) -> list[list[str]]:
             patterns = _JAPANESE if is_japanese(sentence) else _ENGLISH
             found += [_pair(match) for pattern in patterns for match in pattern.finditer(sentence[:400])]
             found += [_pair(match) for match in _IN_PARENTHESES.finditer(sentence[:400]) if _one_is_latin(match)]
-    return [pair for place, pair in enumerate(found) if _two_names(*pair) and pair not in found[:place]]
+    return once([pair for pair in found if _two_names(*pair)])
+
+
+def once(pairs: list[list[str]]) -> list[list[str]]:
+    """Return the pairs in order, each once, whichever name stands first."""
+    sets = [set(pair) for pair in pairs]
+    return [pair for place, pair in enumerate(pairs) if sets[place] not in sets[:place]]
 
 
 def _pair(match: re.Match[str]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from stackmem.adapters.offline.aliases import aliases
+from stackmem.adapters.offline.aliases import aliases, once
 from stackmem.adapters.offline.dates import occurred, parse, prefix, resolve
 from stackmem.adapters.offline.forgetting import asks_to_forget
 from stackmem.adapters.offline.names import MOST, names
@@ -240,7 +240,7 @@ def _kept(turns: list[Turn], both: bool) -> dict[str, Any]:
 
 def _names_of(turns: list[Turn]) -> dict[str, Any]:
     pairs = [pair for turn in turns for pair in turn.aliases]
-    return {"aliases": [pair for place, pair in enumerate(pairs) if pair not in pairs[:place]]} if pairs else {}
+    return {"aliases": once(pairs)} if pairs else {}
 
 
 def _chosen(turns: list[Turn]) -> list[tuple[Turn, Line]]:
