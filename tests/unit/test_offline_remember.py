@@ -137,6 +137,54 @@ def test_a_cue_word_begins_a_new_topic() -> None:
     assert memories[1]["occurred_at"] == "2026-07-10T00:00:00+09:00"
 
 
+@pytest.mark.parametrize(
+    ("said", "segments"),
+    [
+        (
+            ["I bought a Fujitsu laptop for 1200 dollars.", "My sister lives in Osaka.", "I love curry."],
+            [[0], [1], [2]],
+        ),
+        (["I have a dog", "I hate onions"], [[0], [1]]),
+        (["I bought a bike", "The bike was cheap", "I hate onions"], [[0, 1], [2]]),
+        (["My sister lives in Osaka.", "She works at a bank there.", "I love curry."], [[0, 1], [2]]),
+        (["I bought a laptop yesterday", "It has 32 gigabytes of memory"], [[0, 1]]),
+        (
+            ["I bought a dog", "He eats", "He barked", "He ran off", "He fell", "He jumped yesterday", "I hate onions"],
+            [[0, 1, 2, 3, 4, 5], [6]],
+        ),
+        (["My sister has two cats", "Their names are Mugi and Momo"], [[0, 1]]),
+    ],
+)
+def test_english_topics_part_where_no_word_and_no_pronoun_holds_them(
+    said: list[str], segments: list[list[int]]
+) -> None:
+    found = remember(*((words, "I see.") for words in said))
+    assert [segment["turn_ids"] for segment in found if segment["keep"]] == segments
+
+
+def test_what_the_robot_advised_in_english_holds_a_topic() -> None:
+    (memory,) = kept(("Any book for my trip?", "I recommend Kokoro."), ("I bought Kokoro yesterday", "I see."))
+    assert memory["turn_ids"] == [0, 1]
+
+
+def test_an_english_answer_stays_with_its_question() -> None:
+    (memory,) = kept(("I went to Kyoto last week", "Where did you sleep?"), ("In a small inn with my dog", "Nice"))
+    assert memory["turn_ids"] == [0, 1]
+
+
+def test_a_weekday_beside_the_time_of_a_turn_changes_nothing() -> None:
+    turn = {"turn_id": 1, "at": AT, "user": "土曜日に富士通のPCを買ったよ", "robot": "いいね"}
+    assert ask({"turns": [turn | {"day": "木曜日"}]}) == ask({"turns": [turn]})
+    assert ask({"turns": [turn]})[0]["occurred_at"] == "2026-06-27T00:00:00+09:00"
+
+
+def test_spans_stand_in_the_summary_and_beside_it() -> None:
+    (memory,) = kept(("去年の夏に北海道に行ったよ", ""))
+    assert memory["summary"] == "2026年7月2日、ユーザー：去年の夏（2025年6月1日〜2025年8月31日）に北海道に行ったよ。"
+    assert memory["occurred_at"] == memory["occurred_from"] == "2025-06-01T00:00:00+09:00"
+    assert memory["occurred_to"] == "2025-08-31T23:59:59+09:00"
+
+
 def test_a_backchannel_inside_a_topic_does_not_cut_it() -> None:
     (memory,) = kept(("富士通のPCを買ったよ", "いいね"), ("うん", "うん"), ("富士通のPCは12万円だった", "へえ"))
     assert memory["turn_ids"] == [0, 1, 2]

@@ -82,6 +82,13 @@ THINKPAD = memory("ThinkPad、PC", ("ThinkPadのPCを8万円で買った", "い�
         "Tell me my favorite food",
         "Do I have any pets?",
         "remind me what I bought",
+        "How much was the laptop?",
+        "How much was the Fujitsu laptop?",
+        "How much did the laptop cost?",
+        "Where was the hotel?",
+        "What was the name of the restaurant?",
+        "When was the math test?",
+        "Which book was it?",
     ],
 )
 def test_a_question_about_the_users_past_searches(question: str) -> None:
@@ -116,6 +123,16 @@ def test_a_question_about_the_users_past_searches(question: str) -> None:
         "What's the capital of France?",
         "I bought a PC yesterday",
         "How are you?",
+        "How much is the laptop?",
+        "How was the weather?",
+        "Who was the first president?",
+        "When was the Eiffel Tower built?",
+        "When did the war end?",
+        "How tall was the tallest man?",
+        "What was that?",
+        "How was your day?",
+        "富士通のPCのこと、忘れてくれる？",
+        "Can you forget what I told you?",
     ],
 )
 def test_small_talk_and_general_knowledge_do_not_search(words: str) -> None:
@@ -138,6 +155,8 @@ def test_a_command_does_not_search(words: str) -> None:
         ("look down", "OK, looking down.", "look_down"),
         ("Sing a song for me", "Sorry, I can't do that yet.", "shake"),
         ("おやすみ", "おやすみ、また明日ね。", "nod"),
+        ("さっきの話は忘れてね", "わかった、忘れてほしいんだね。", "nod"),
+        ("Forget that, please", "OK, you want me to forget that.", "nod"),
         ("Thanks!", "You're welcome.", "nod"),
         ("富士山の高さは？", "ごめん、それは分からないな。言語モデルがまだつながっていないんだ。", "tilt"),
         ("Is it far?", "Sorry, I can't answer that. No language model is connected yet.", "tilt"),
@@ -202,6 +221,14 @@ def test_a_found_fact_is_quoted_with_its_date() -> None:
 def test_a_found_fact_is_quoted_in_english() -> None:
     answer = after_search("What's my cat's name?", memory("Mugi", ("My cat's name is Mugi.", "Cute!")))
     assert answer["reply"] == 'On July 1 you said "My cat\'s name is Mugi".'
+
+
+def test_a_price_asked_in_english_is_told() -> None:
+    laptop = memory("Fujitsu", ("I bought a Fujitsu laptop for 1200 dollars.", "Nice!"))
+    answer = after_search("How much was the laptop?", laptop)
+    assert answer["reply"] == 'On July 1 you said "I bought a Fujitsu laptop for 1200 dollars".'
+    in_session = said("How much was the laptop?", "I bought a Fujitsu laptop for 1200 dollars.")
+    assert "1200 dollars" in reply(in_session)["reply"]
 
 
 def test_a_correction_is_quoted_without_the_value_it_takes_back() -> None:

@@ -2,6 +2,7 @@
 
 import re
 
+from stackmem.adapters.offline.forgetting import asks_to_forget
 from stackmem.adapters.offline.words import LOOKED_AT, is_japanese, is_question, sentences, units
 from stackmem.text import fold
 
@@ -59,6 +60,18 @@ _EN_YES_NO = re.compile(
     r"\A\W*(?:do i (?:have|own|like|live|work|prefer|know)|have i|was i|did i|am i allergic|do you know my)\b"
 )
 _EN_TELL = re.compile(r"\btell me (?:again )?(?:what|where|when|who|which|how|my)\b")
+# "How much was the laptop?": a thing both know of, in a past form; not what stands in any encyclopaedia.
+_EN_THE_PAST = re.compile(
+    r"\b(?:how (?:much|many|old|long|far|big|tall|expensive)|what(?: (?:colou?r|size|brand|make|model|kind|day|time))?"
+    r"|where|when|who|which [a-z]+) (?:(?:was|were) the [a-z]|did the [a-z]+(?: [a-z]+)? [a-z]+)"
+    r"|\bwhich [a-z]+ (?:was|were) (?:it|that)\b"
+)
+_EN_GENERAL = re.compile(
+    r"\b(?:wars?|president|king|queen|emperor|empire|minister|capital|world|century|tower|pyramids?|moon|sun|earth|planets?"
+    r"|universe|dinosaurs?|country|population|history|weather|news|score|election|olympics|revolution|titanic|internet"
+    r"|first|most|(?!(?:gu|for|t|w|r|n|ch|requ|cont)est)[a-z]+est|built|invented|founded|discovered|written|born|die|died|begin|end|question|answer|point|matter"
+    r"|problem|meaning)\b"
+)
 _EN_NOT = re.compile(
     r"\b(?:should|can i|could i|may i|shall|how do i|how can|do i look|i look|am i doing|think of my|of me|think i|if i"
     r"|did you sleep|can we|do we do|we do (?:now|today|next)|am i wearing|i say in|we play|help me|mean|how to)\b"
@@ -78,7 +91,9 @@ _EN_FILLER = re.compile(
 
 
 def asks_for_the_past(text: str) -> bool:
-    """Tell whether the words ask for something that only an earlier session can answer."""
+    """Tell whether the words ask for something that only an earlier session can answer; a wish to forget does not."""
+    if asks_to_forget(text):
+        return False
     folded = fold(text[:LOOKED_AT]).strip()
     return _asks_japanese(_INDEFINITE.sub("", folded)) if is_japanese(folded) else _asks_english(folded)
 
@@ -117,6 +132,8 @@ def _asks_english(text: str) -> bool:
     if not asks or _EN_NOT.search(text):
         return False
     if _EN_RECALL.search(text) or _EN_YES_NO.search(text):
+        return True
+    if _EN_THE_PAST.search(text) and not _EN_GENERAL.search(text):
         return True
     return bool(_EN_WH.search(text) or _EN_TELL.search(text)) and bool(_EN_SELF.search(text))
 

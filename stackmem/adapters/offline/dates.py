@@ -1,36 +1,15 @@
 """Dates: relative words against the time they were said, and dates as people say them. No clock is read."""
 
 import re
-from calendar import monthrange
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 from typing import Any
 
-_DAY = timedelta(days=1)
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-_WEEKDAYS = "月火水木金土日"
+from stackmem.adapters.offline.relative import MONTHS, Span, found, number, one_day, year_of
+from stackmem.adapters.offline.tense import tense
 
-
-@dataclass(frozen=True)
-class Span:
-    """A range of days, both ends included."""
-
-    first: date
-    last: date
+_DIGITS = "[0-9０-９]"
+_COUNT = "(?:[0-9０-９]{1,2}|[一二三四五六七八九十]{1,3})"
+_ABSOLUTE = re.compile(rf"(?:(?P<year>[12]{_DIGITS}{{3}})年)?(?P<month>{_COUNT})月(?P<day>{_COUNT})日")
 
 
 def parse(value: Any) -> datetime | None:
@@ -46,7 +25,7 @@ def spoken(value: Any, japanese: bool) -> str:
     at = parse(value)
     if at is None:
         return ""
-    return f"{at.month}月{at.day}日" if japanese else f"{_MONTHS[at.month - 1]} {at.day}"
+    return f"{at.month}月{at.day}日" if japanese else f"{MONTHS[at.month - 1]} {at.day}"
 
 
 def prefix(at: datetime | None, japanese: bool) -> str:
@@ -56,77 +35,16 @@ def prefix(at: datetime | None, japanese: bool) -> str:
     return f"{at.year}年{at.month}月{at.day}日、" if japanese else f"On {at.date().isoformat()}, "
 
 
-def _week(today: date, weeks: int) -> Span:
-    monday = today - today.weekday() * _DAY + weeks * 7 * _DAY
-    return Span(monday, monday + 6 * _DAY)
-
-
-def _month(today: date, months: int) -> Span:
-    year, month = divmod(today.year * 12 + today.month - 1 + months, 12)
-    return Span(date(year, month + 1, 1), date(year, month + 1, monthrange(year, month + 1)[1]))
-
-
-def _year(today: date, years: int) -> Span:
-    return Span(date(today.year + years, 1, 1), date(today.year + years, 12, 31))
-
-
-def _day(today: date, days: int) -> Span:
-    return Span(today + days * _DAY, today + days * _DAY)
-
-
-_RANGE: dict[str, Callable[[date, int], Span]] = {"d": _day, "w": _week, "m": _month, "y": _year}
-# Longest first, so that 一昨日 is not read as 昨日 and "the day before yesterday" not as "yesterday".
-_WORDS = {
-    "d-2": "一昨日|おととい|the day before yesterday",
-    "d-1": "昨日|きのう|昨夜|昨晩|ゆうべ|yesterday|last night",
-    "d2": "明後日|あさって|the day after tomorrow",
-    "d1": "明日|あした|tomorrow",
-    "d0": "今日|きょう|今朝|今夜|今晩|today|tonight|this morning|this evening",
-    "w-1": "先週|last week",
-    "w0": "今週|this week",
-    "w1": "来週|next week",
-    "m-1": "先月|last month",
-    "m0": "今月|this month",
-    "m1": "来月|next month",
-    "y-1": "去年|昨年|last year",
-    "y0": "今年|ことし|this year",
-    "y1": "来年|next year",
-}
-_KIND = {word: kind for kind, words in _WORDS.items() for word in words.split("|")}
-_LONGEST_FIRST = sorted(_KIND, key=lambda word: (-len(word), word))
-_RELATIVE = re.compile(
-    r"(?<![A-Za-z])(?:(?P<word>"
-    + "|".join(map(re.escape, _LONGEST_FIRST))
-    + r")(?:の(?P<weekday>[月火水木金土日])曜日?)?"
-    r"|(?P<count>[0-9]{1,3}) ?(?P<unit>日前|日後|週間前|週間後|days? ago|weeks? ago))(?![A-Za-z])",
-    re.IGNORECASE,
-)
-_ABSOLUTE = re.compile(r"(?:(?P<year>[12][0-9]{3})年)?(?P<month>[0-9]{1,2})月(?P<day>[0-9]{1,2})日")
-
-
-def _span(match: re.Match[str], today: date) -> Span | None:
-    try:
-        if match["word"]:
-            kind = _KIND[match["word"].lower()]
-            span = _RANGE[kind[0]](today, int(kind[1:]))
-            weekday = match["weekday"]
-            return _day(span.first, _WEEKDAYS.index(weekday)) if weekday and kind[0] == "w" else span
-        unit = match["unit"].lower()
-        days = int(match["count"]) * (7 if unit[0] in "週w" else 1)
-        return _day(today, days if unit.endswith("後") else -days)
-    except (ValueError, OverflowError):  # the year 0 or 10000
-        return None
-
-
 def _absolute(sentence: str, today: date) -> Span | None:
     match = _ABSOLUTE.search(sentence)
     if match is None:
         return None
     try:
-        day = date(int(match["year"] or today.year), int(match["month"]), int(match["day"]))
+        month, day = number(match["month"]), number(match["day"])
+        year = int(match["year"] or year_of(month, day, tense(sentence, match.end()), today))
+        return one_day(year, month, day)
     except ValueError:
         return None
-    return Span(day, day)
 
 
 def _written(span: Span, japanese: bool) -> str:
@@ -145,17 +63,12 @@ def resolve(sentence: str, at: datetime | None, japanese: bool) -> tuple[str, Sp
     """
     if at is None:
         return sentence, None
-    today, found = at.date(), []
-
-    def bracket(match: re.Match[str]) -> str:
-        span = _span(match, today)
-        if span is None:
-            return match[0]
-        found.append(span)
-        return match[0] + _written(span, japanese)
-
-    written = _RELATIVE.sub(bracket, sentence)
-    return written, found[0] if found else _absolute(sentence, today)
+    today, written, done = at.date(), "", 0
+    spans = found(sentence, today)
+    for end, span in spans:
+        written += sentence[done:end] + _written(span, japanese)
+        done = end
+    return written + sentence[done:], spans[0][1] if spans else _absolute(sentence, today)
 
 
 def occurred(span: Span | None, at: datetime | None) -> dict[str, str | None]:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from stackmem.adapters.offline.forgetting import asks_to_forget
 from stackmem.adapters.offline.words import LOOKED_AT, is_japanese, is_question
 from stackmem.adapters.offline.worth import is_chatter, is_command
 from stackmem.text import fold
@@ -85,6 +86,9 @@ def converse(text: str) -> Reply:
     """Return a reply to words that need no memory, in the language of the words."""
     folded = fold(text[:LOOKED_AT]).strip()
     japanese = is_japanese(folded)
+    if asks_to_forget(text):  # no promise: a person decides about it
+        said = "わかった、忘れてほしいんだね。" if japanese else "OK, you want me to forget that."
+        return Reply(said, "neutral", "nod")
     if is_command(folded):
         return _obey(folded, japanese)
     for pattern, reply in _JAPANESE if japanese else _ENGLISH:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from stackmem.adapters.offline.dates import Span, occurred, parse, prefix, resolve
+from stackmem.adapters.offline.aliases import aliases, once
+from stackmem.adapters.offline.dates import occurred, parse, prefix, resolve
+from stackmem.adapters.offline.forgetting import asks_to_forget
 from stackmem.adapters.offline.names import MOST, names
+from stackmem.adapters.offline.relative import Span
 from stackmem.adapters.offline.words import (
     LOOKED_AT,
     as_text,
@@ -16,6 +19,7 @@ from stackmem.adapters.offline.words import (
     items,
     likeness,
     sentences,
+    shared,
     units,
 )
 from stackmem.adapters.offline.worth import CORRECTION, is_chatter, is_command, memory_type, robot_worth, worth
@@ -31,6 +35,9 @@ _IDEAL, _LONGEST = 4, 8  # turns of a topic
 _NEW_TOPIC = re.compile(
     r"\A\W*(?:ところで|そういえば|話(?:は|が)?変わ|突然です|ちなみに|あと、|それと"
     r"|by the way|anyway|oh,? (?:and|also)|speaking of|on another)"
+)
+_CONTINUES = re.compile(
+    r"\b(?:it|its|it's|he|he's|him|his|she|she's|her|they|they're|them|their|that|that's|this|these|those|there|too|also)\b"
 )
 
 
@@ -56,6 +63,10 @@ class Turn:
     opens_topic: bool
     answers: bool
     corrects: bool
+    english: bool
+    continues: bool  # by an English pronoun: it, she, there
+    forget: str  # what the user asks to forget, "" where they do not
+    aliases: tuple[list[str], ...]
 
     @property
     def worth(self) -> float:
@@ -90,16 +101,26 @@ def _read(turn: dict[str, Any], both: bool, asked: str) -> Turn:
     if robot:
         asked_back = (said[-1] if is_question(said[-1]) else "") if said else asked
         lines += _lines(sentences(robot), False, asked_back if both else "", worth if both else robot_worth)
+    english = bool(user) and not is_japanese(user)
     return Turn(
         id=turn["turn_id"],
         at=parse(turn.get("at")),
         recalled=turn.get("recalled") is True,
         lines=tuple(lines),
-        units=units(user + "\n" + robot),
+        units=units(user + "\n" + (_of_content(robot) if english and not both else robot)),
         opens_topic=any(_NEW_TOPIC.match(fold(text[:40])) for text in (user, robot if both else "")),
         answers=bool(asked),
         corrects=bool(CORRECTION.search(fold(user[:LOOKED_AT]))),
+        english=english,
+        continues=bool(_CONTINUES.search(fold(user[:LOOKED_AT]))),
+        forget="" if both else asks_to_forget(user),
+        aliases=tuple(aliases(user)),
     )
+
+
+def _of_content(robot: str) -> str:
+    """Return what the robot asked or advised: two "I see." are no topic that turns have in common."""
+    return "\n".join(text for text in sentences(robot) if is_question(text) or robot_worth(text))
 
 
 def _lines(said: list[str], by_user: bool, asked: str, value: Callable[[str], float]) -> list[Line]:
@@ -120,16 +141,20 @@ def _says_nothing(text: str) -> bool:
 
 
 def _split_by_memory(turns: list[Turn]) -> list[list[Turn]]:
-    """Cut where turns that repeat a memory begin and end, so that none of them comes into a kept segment."""
+    """Cut around turns that repeat a memory, so that none comes into a kept segment, and around requests to forget."""
     groups: list[list[Turn]] = []
     for turn in turns:
-        if not groups or groups[-1][-1].recalled != turn.recalled:
+        last = groups[-1][-1] if groups else None
+        if last is None or last.recalled != turn.recalled or last.forget or turn.forget:
             groups.append([])
         groups[-1].append(turn)
     return groups
 
 
 def _segments_of(turns: list[Turn], both: bool) -> list[dict[str, Any]]:
+    if turns[0].forget:
+        what = turns[0].forget
+        return [{**_dropped(turns[:1]), "topic": what[: 30 if is_japanese(what) else 60], "forget": what}]
     found: list[dict[str, Any]] = []
     for topic in _topics(turns):
         worthy = [index for index, turn in enumerate(topic) if turn.worth >= _WORDS_TOO]
@@ -167,16 +192,32 @@ def _cost_of_cut(turns: list[Turn], gap: int) -> float:
     """Return the likeness of the two turns before and after a gap; a cue such as ところで makes a cut welcome."""
     if gap == 0:
         return 0.0
-    before = {unit: weight for turn in turns[max(0, gap - 2) : gap] for unit, weight in turn.units.items()}
-    after = {unit: weight for turn in turns[gap : gap + 2] for unit, weight in turn.units.items()}
-    cost = likeness(before, after) - (0.5 if turns[gap].opens_topic else 0.0) + (0.5 if turns[gap].corrects else 0.0)
-    apart = not cost and not turns[gap].answers and min(turns[gap - 1].worth, turns[gap].worth) >= _FACT
+    turn = turns[gap]
+    before = {unit: weight for earlier in turns[max(0, gap - 2) : gap] for unit, weight in earlier.units.items()}
+    after = {unit: weight for later in turns[gap : gap + 2] for unit, weight in later.units.items()}
+    cost = likeness(before, after) - (0.5 if turn.opens_topic else 0.0) + (0.5 if turn.corrects else 0.0)
+    if turn.english and not (turn.opens_topic or turn.corrects or turn.answers):
+        return _cost_of_english_cut(turn, before, cost)
+    apart = not cost and not turn.answers and min(turns[gap - 1].worth, turn.worth) >= _FACT
     return cost - (0.3 if apart else 0.0)
+
+
+def _cost_of_english_cut(turn: Turn, before: dict[str, float], cost: float) -> float:
+    """Return the cost before an English turn: a pronoun holds it, a statement that shares no word stands apart."""
+    if turn.continues:
+        return cost + 0.3
+    return -0.3 if turn.worth >= _WORDS_TOO and not shared(before, turn.units) else cost
 
 
 def _dropped(turns: list[Turn]) -> dict[str, Any]:
     nothing = {"topic": "", "summary": "", "entities": [], "memory_type": "episode"}
-    return {"turn_ids": [turn.id for turn in turns], "keep": False, **nothing, **occurred(None, None)}
+    return {
+        "turn_ids": [turn.id for turn in turns],
+        "keep": False,
+        **nothing,
+        **occurred(None, None),
+        **_names_of(turns),
+    }
 
 
 def _kept(turns: list[Turn], both: bool) -> dict[str, Any]:
@@ -193,7 +234,13 @@ def _kept(turns: list[Turn], both: bool) -> dict[str, Any]:
         "entities": entities,
         "memory_type": memory_type(texts),
         **occurred(span, at),
+        **_names_of(turns),
     }
+
+
+def _names_of(turns: list[Turn]) -> dict[str, Any]:
+    pairs = [pair for turn in turns for pair in turn.aliases]
+    return {"aliases": once(pairs)} if pairs else {}
 
 
 def _chosen(turns: list[Turn]) -> list[tuple[Turn, Line]]:

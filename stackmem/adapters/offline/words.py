@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*万?|[一二三四五六七八九十
 _STOP_KANJI = frozenset("何私僕俺君言話覚教知分前今回時日月年誰方的々")
 _STOP_WORDS_TEXT = """
 a about am an and any are as at be been but by can could did do does don't for from get go had has have
-he her his how i i'm i've if in is it it's its just like me mine my of on or our please remember said say
+he her his how i i'm i've if in is it it's its just like many me mine much my of on or our please remember said say
 she so some tell that that's the their them then there they this to told us was we were what what's when
 where which who whose why will with would you your
 """

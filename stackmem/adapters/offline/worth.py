@@ -46,7 +46,7 @@ _EVENT = re.compile(
 )
 _STATE = re.compile(
     r"飼|住[んみ]|働い|勤め|通って|持って|使って|やって(?:い?ます|い?る)|して(?:い?ます|い?る)|習って|読んで|されて|派|歳|才|出身|仕事|会社|名前|誕生日|乗って|結婚|離婚|生まれ|亡くな|合格|卒業|入学|就職|転職|退職|引っ越|壊れ|病|入院|妊娠|になった"
-    r"|\b(?:live|work|name is|named|called|birthday|own|have|has|married|study)\b"
+    r"|\b(?:lives?|works?|name is|named|called|birthday|owns?|have|has|married|study|studies)\b"
 )
 _WHEN = re.compile(
     r"昨日|きのう|一昨日|おととい|今日|今朝|明日|あした|先週|来週|今週|先月|来月|今月|去年|昨年|来年|今年|最近|曜日|以前|昔|前は|子供の頃|小さい頃|学生|[0-9]月"
