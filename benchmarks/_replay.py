@@ -22,9 +22,9 @@ from stackmem.database import transaction
 from stackmem.ids import turn_uid
 from stackmem.importing import Importer
 from stackmem.indexing import reindex
+from stackmem.looks import SILENCE
 from stackmem.models import Memory, MemorySource, Owner, Session, Turn, Window
 from stackmem.ports import Clock, Hint
-from stackmem.looks import SILENCE
 from stackmem.status import pending
 from stackmem.text import clean
 from stackmem.work import STALE
