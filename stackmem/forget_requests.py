@@ -12,6 +12,7 @@ from stackmem.naming import spellings, widen
 
 TURNS_BEFORE = 3  # 「それ忘れて」 is about one of these
 COVERED = 0.6  # share of the request's words that a memory's must hold to be meant by name
+LOOKED_AT = 2000  # newest memories that are looked at by words
 SHOWN = 10  # memories of one request at most
 
 
@@ -31,7 +32,8 @@ def _named(owner: str, what: str) -> list[Memory]:
     keys = {row.key for row in MemoryEntity.select(MemoryEntity.key).where(MemoryEntity.owner == owner).distinct()}
     said = [key for key in keys if spellings(what, key)]
     said += list(widen(owner, said))
-    active = list(Memory.select().where(Memory.owner == owner, Memory.status == "active").order_by(Memory.id))
+    rows = Memory.select().where(Memory.owner == owner, Memory.status == "active")
+    active = list(rows.order_by(Memory.said_at.desc(), Memory.id).limit(LOOKED_AT))
     by_name = [row for row in active if said and set(said) & set(row.entity_keys)]
     fits = {row.id: coverage(what, f"{row.topic}\n{row.summary}") for row in active}
     by_words = [row for row in (by_name or active) if fits[row.id] >= COVERED]

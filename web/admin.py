@@ -20,6 +20,12 @@ def _only_with_the_key() -> None:
         raise NotFound("There is nothing at this address.")
 
 
+@blueprint.get("/ping")
+def get_ping() -> dict[str, Any]:
+    """Say that this server is the one of the home folder whose key was sent."""
+    return {"ok": True}
+
+
 @blueprint.get("/status")
 def get_status() -> dict[str, Any]:
     """Return how things stand."""

@@ -95,7 +95,7 @@ def running_server(settings: Settings) -> Server | None:
     try:
         found = json.loads((settings.home / SERVER_FILE).read_text())
         server = Server(found["url"], found["key"])
-        server.call("GET", "/v1/admin/status", "home", timeout_s=5)
+        server.call("GET", "/v1/admin/ping", "home", timeout_s=5)
     except (OSError, ValueError, KeyError, TypeError, StackmemError):
         return None
     return server
