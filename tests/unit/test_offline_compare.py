@@ -97,3 +97,25 @@ def test_the_judge_is_told_that_nothing_is_known() -> None:
     answer = OfflineChat().complete(ChatRequest([], "judge", 1.0))
     assert json.loads(answer.content) == {"needed": False, "found": None}
     assert (OfflineChat.name, answer.prompt_tokens, answer.completion_tokens) == ("offline", 0, 0)
+
+
+def test_what_a_correction_does_not_change_is_kept() -> None:
+    known = (
+        DATED
+        + "来月3日（2026年8月3日）に京都に行くことにした。去年の夏（2025年6月1日〜2025年8月31日）に北海道に行ったんだ。"
+    )
+    request = {
+        "new": [
+            {
+                "id": "N1",
+                "topic": "",
+                "summary": DATED + "京都行きはやめた。",
+                "memory_type": "decision",
+                "entities": [],
+            }
+        ],
+        "known": [{"id": "K1", "topic": "", "summary": known, "memory_type": "decision", "entities": []}],
+    }
+    (decision,) = ask(request)["decisions"]
+    assert (decision["decision"], decision["known"]) == ("supersedes", "K1")
+    assert decision["keep"] == "去年の夏（2025年6月1日〜2025年8月31日）に北海道に行ったんだ。"

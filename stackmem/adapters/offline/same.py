@@ -5,6 +5,7 @@ from typing import Any
 
 from stackmem.adapters.offline.words import (
     as_text,
+    is_japanese,
     is_question,
     items,
     likeness,
@@ -31,7 +32,7 @@ _REPEATS, _SAME_PREDICATE = 0.8, 0.75  # likeness of content units
 
 
 def decisions(request: dict[str, Any]) -> dict[str, Any]:
-    """Return {"decisions": [{"id", "decision", "known"}]}, one for each new memory."""
+    """Return {"decisions": [{"id", "decision", "known", "keep"?}]}, one for each new memory."""
     known = [memory for memory in items(request.get("known")) if "id" in memory]
     return {"decisions": [_decide(memory, known) for memory in items(request.get("new")) if "id" in memory]}
 
@@ -40,8 +41,19 @@ def _decide(new: dict[str, Any], known: list[dict[str, Any]]) -> dict[str, Any]:
     for decision, test in (("repeats", _repeats), ("supersedes", _supersedes)):
         best = max(known, key=lambda memory: test(new, memory), default=None)
         if best is not None and test(new, best) > 0:
-            return {"id": new["id"], "decision": decision, "known": best["id"]}
+            rest = _rest(new, best) if decision == "supersedes" else ""
+            return {"id": new["id"], "decision": decision, "known": best["id"], "keep": rest}
     return {"id": new["id"], "decision": "new", "known": None}
+
+
+def _rest(new: dict[str, Any], known: dict[str, Any]) -> str:
+    """Return the sentences of the known memory that the new one does not change, with the dates in brackets."""
+    left = []
+    for sentence in sentences(unframed(as_text(known.get("summary"))[:2000])):
+        bare = _IN_BRACKETS.sub("", sentence)
+        if not is_question(bare) and not any(_changes(one, bare, new, known) for one in _said(new)):
+            left.append(sentence)
+    return ("" if is_japanese("".join(left)) else " ").join(left)
 
 
 def _said(memory: dict[str, Any]) -> list[str]:
