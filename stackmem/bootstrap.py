@@ -6,6 +6,7 @@ from typing import Any
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
 from stackmem.adapters.use_embedder import UseEmbedder
+from stackmem.circuit import Circuit
 from stackmem.clock import SystemClock
 from stackmem.compare import Comparing
 from stackmem.config import Settings
@@ -17,7 +18,8 @@ from stackmem.persona import Persona, load_persona
 from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Queue
 from stackmem.recall import Recall
 from stackmem.remember import Remembering
-from stackmem.thinking import Thinker, ToolMode
+from stackmem.thinking import Thinker
+from stackmem.tool_mode import ToolUse
 from stackmem.work import Work
 
 
@@ -66,8 +68,10 @@ def build(
     index = _open_index(settings, embedder, lock_wait_s) if owns_index else IndexHandle(None, embedder)
     recall = Recall(index, embedder, settings.zone)
     chat, memory_chat = chat_model(settings), memory_model(settings)
-    mode: ToolMode = "native" if settings.chat_is_offline else settings.tool_mode
-    thinker = Thinker(chat, recall, persona, settings.zone, settings.chat_timeout_s, settings.prompt_tokens, mode)
+    tool_use = ToolUse("native" if settings.chat_is_offline else settings.tool_mode)
+    thinker = Thinker(
+        Circuit(chat), recall, persona, settings.zone, settings.chat_timeout_s, settings.prompt_tokens, tool_use
+    )
     conversation = Conversation(thinker, clock, queue, settings.turn_timeout_s)
     remembering = Remembering(memory_chat, persona, clock, queue, settings.zone, settings.memory_timeout_s)
     comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)

@@ -59,9 +59,10 @@ class Settings(BaseSettings):
     chat_extra_body: ExtraBody = Field(None, description="JSON sent with every request, e.g. to turn thinking off.")
     chat_timeout_s: float = Field(10.0, gt=0, le=3600, description="Longest wait for one call of the model.")
     turn_timeout_s: float = Field(12.0, gt=0, le=3600, description="Longest wait for one whole turn.")
-    tool_mode: Literal["native", "json"] = Field(
+    tool_mode: Literal["native", "json", "auto"] = Field(
         "native",
-        description="How the model asks for a search: by a tool call, or (`json`) inside its answer, for weak models.",
+        description="How the model asks for a search: by a tool call, or (`json`) inside its answer, for weak models; "
+        "`auto`: by a tool call until its answers show that it cannot.",
     )
     prompt_tokens: int = Field(3500, ge=1000, description="Budget of a live prompt, in (estimated) tokens.")
     memory_base_url: str = Field(

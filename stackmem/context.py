@@ -26,6 +26,7 @@ def recent_turns(turn: Turn) -> list[Turn]:
     rows = (
         Turn.select()
         .where(Turn.session == turn.session_id, Turn.ordinal < turn.ordinal, Turn.state != "open")
+        .where(~Turn.withheld)
         .where((Turn.user != "") | (Turn.reply != ""))  # both are empty where they were forgotten
         .order_by(Turn.ordinal.desc())
         .limit(RECENT)

@@ -112,7 +112,9 @@ class Conversation:
             fresh = Turn.get_by_id(turn.id)
             if fresh.state != "open" and fresh.reply:
                 return fresh  # another request took it over and was first
+            turn.withheld = turn in thought.withheld
             turn.save()
+            Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
             for ordinal, (call, result, spent_ms) in enumerate(thought.calls):
                 _trace(turn, ordinal, call, result, spent_ms)
             hints = due_looks(turn, self.clock.now())
@@ -169,5 +171,7 @@ def _trace(turn: Turn, ordinal: int, call: ToolCall, result: ToolResult, spent_m
         hits=result.hits,
         relaxed=result.relaxed,
         note=result.note,
+        looked_for=result.looked_for,
+        result=result.content,
         duration_ms=round(spent_ms, 3),
     )

@@ -30,6 +30,10 @@ class ContentRefused(PermanentError):
     """The chat model's service refuses to read these words."""
 
 
+class ToolsRefused(PermanentError):
+    """The chat model's server takes no tools: set STACKMEM_TOOL_MODE=json."""
+
+
 class BadAnswer(PermanentError):
     """The model's answer could not be used."""
 

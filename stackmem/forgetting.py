@@ -1,8 +1,10 @@
 """Forget memories: unsearchable at once, purged a day later. A tombstone stays, and nothing brings the words back."""
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
 from typing import Any
 
 from peewee import Cast
@@ -28,6 +30,7 @@ from stackmem.sources import source_turns
 from stackmem.text import content_pieces
 
 PURGE_AFTER = timedelta(hours=24)
+SCRUBBED: dict[str, Any] = {"arguments": {}, "note": "", "looked_for": None, "result": None}
 PIECES = 2  # of the forgotten words in a reply that recalled them: then it repeats them
 
 
@@ -144,7 +147,7 @@ def purge_due(now: datetime) -> int:
 def _purge(row: Memory) -> None:
     turns = source_turns([row.id])[row.id]
     words = [row.topic, row.summary, *row.entities, *(text for turn in turns for text in (turn.user, turn.reply))]
-    told = _scrub_traces(row)
+    told = _scrub_traces(row, turns)
     if row.purge_turns:
         _blank_repetitions(row, [*told, *_requests_turns(row.owner)], " ".join(words))
     Alias.delete().where(Alias.owner == row.owner, Alias.turn.in_([turn.id for turn in turns])).execute()
@@ -169,7 +172,7 @@ def _blank(turns: Sequence[Turn]) -> None:
     MemoryVector.delete().where(MemoryVector.memory.in_(list(others))).execute()
     Memory.update(**changed()).where(Memory.id.in_(list(others)), Memory.status != "forgotten").execute()
     Turn.update(user="", reply="", emotion="neutral", action="none").where(Turn.id.in_(ids)).execute()
-    ToolTrace.update(arguments={}, note="").where(ToolTrace.turn.in_(ids)).execute()
+    ToolTrace.update(**SCRUBBED).where(ToolTrace.turn.in_(ids)).execute()
     ForgetRequest.update(what="", is_open=False).where(ForgetRequest.turn.in_(ids)).execute()
 
 
@@ -179,13 +182,15 @@ def _skip_unused(turns: Iterable[Turn]) -> None:
     Turn.update(state="skipped").where(Turn.id.in_(ids), Turn.state == "kept", Turn.id.not_in(used)).execute()
 
 
-def _scrub_traces(row: Memory) -> list[Turn]:
-    """Take a memory out of the traces; return the turns that had recalled it."""
-    hit: Any = Cast(ToolTrace.hits, "TEXT").contains(row.id)
-    traces = list(ToolTrace.select(ToolTrace, Turn).join(Turn).where(Turn.owner == row.owner, hit))
+def _scrub_traces(row: Memory, turns: Sequence[Turn]) -> list[Turn]:
+    """Take a memory out of the traces, with its turns where their words go too; return the turns that recalled it."""
+    hits, result = Cast(ToolTrace.hits, "TEXT"), Cast(ToolTrace.result, "TEXT")
+    shown = [result.contains(f'"turn_id": {turn.id},') for turn in turns] if row.purge_turns else []
+    found = reduce(operator.or_, shown, hits.contains(row.id) | result.contains(row.id))
+    traces = list(ToolTrace.select(ToolTrace, Turn).join(Turn).where(Turn.owner == row.owner, found))
     for trace in traces:
-        left = [found for found in trace.hits if found.get("memory_id") != row.id]
-        ToolTrace.update(arguments={}, note="", hits=left).where(ToolTrace.id == trace.id).execute()
+        left = [hit for hit in trace.hits if hit.get("memory_id") != row.id]
+        ToolTrace.update(**SCRUBBED, hits=left).where(ToolTrace.id == trace.id).execute()
     return list({trace.turn.id: trace.turn for trace in traces}.values())
 
 

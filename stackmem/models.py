@@ -88,6 +88,7 @@ class Turn(Row):
     model_calls = IntegerField(default=0)
     tokens = ReadableJSONField(default=dict)
     durations_ms = ReadableJSONField(default=dict)
+    withheld = BooleanField(default=False)  # the chat service refuses to read it: it leaves the context
     settled = BooleanField(default=False)  # a person decided about its memories: it is never remembered again
 
     class Meta:
@@ -106,6 +107,8 @@ class ToolTrace(Row):
     relaxed = ReadableJSONField(default=list)
     note = TextField(default="")
     duration_ms = FloatField()
+    looked_for = ReadableJSONField(null=True)  # query as searched, names, type, time, floor
+    result = ReadableJSONField(null=True)  # what the model was given
 
 
 class Window(Row):

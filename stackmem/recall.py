@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stackmem import sources
-from stackmem.clock import read_time
+from stackmem.clock import read_time, show_time
 from stackmem.exceptions import InvalidInput, StackmemError, TransientError
 from stackmem.indexing import IndexHandle
 from stackmem.lexical import bm25
@@ -64,6 +64,7 @@ class ToolResult:
     note: str = ""
     embed_ms: float = 0.0
     search_ms: float = 0.0
+    looked_for: dict[str, Any] | None = None  # the search as it was done, for "why"
 
 
 def _text_list(value: Any) -> list[str]:
@@ -143,9 +144,22 @@ class Recall:
             hits=hits + _waiting_hits(waiting),
             relaxed=relaxed,
             note=note,
+            looked_for=self._looked_for(arguments),
             embed_ms=(embedded - started) * 1000,
             search_ms=(time.perf_counter() - embedded) * 1000,
         )
+
+    def _looked_for(self, arguments: SearchArguments) -> dict[str, Any]:
+        where = arguments.where
+        return {
+            "query": arguments.query,
+            "entity_keys": list(where.entity_keys),
+            "memory_type": where.memory_type,
+            "since": show_time(where.since, self._zone),
+            "until": show_time(where.until, self._zone),
+            "exact": arguments.exact,
+            "floor": self._embedder.floor,
+        }
 
     def find(self, arguments: SearchArguments, limit: int = CANDIDATES) -> list[Candidate]:
         """Return the best ``limit`` memories, in the order the robot would see them."""

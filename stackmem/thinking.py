@@ -3,26 +3,26 @@
 import json
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any, Literal
+from typing import Any
 
 from stackmem.context import build_messages, recent_turns
-from stackmem.exceptions import PermanentError, TransientError
+from stackmem.exceptions import ContentRefused, PermanentError, ToolsRefused, TransientError
 from stackmem.models import Turn
 from stackmem.persona import Persona, render, tools
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, ToolCall
 from stackmem.reading import RawReply, read_json, read_reply
 from stackmem.recall import Recall, ToolResult
 from stackmem.text import clean_json
+from stackmem.tool_mode import ToolMode, ToolUse
 
 log = logging.getLogger(__name__)
 
 ROUNDS = 3  # model calls of one turn at most; the last has no tools
 CALLS = 4  # tool calls of one answer that are run
 TOO_MANY = {"error": "Too many calls at once: this one was not run.", "candidates": [], "count": 0}
-
-ToolMode = Literal["native", "json"]
 
 
 class Deadline:
@@ -46,6 +46,7 @@ class Thought:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     model_ms: float = 0.0
+    withheld: list[Turn] = field(default_factory=list)  # turns that the service refuses to read
 
 
 @dataclass(frozen=True)
@@ -58,20 +59,56 @@ class Thinker:
     zone: tzinfo
     chat_timeout_s: float
     prompt_tokens: int
-    tool_mode: ToolMode = "native"
+    tool_use: ToolUse = field(default_factory=lambda: ToolUse("native"))
 
     def think(self, turn: Turn, deadline: Deadline) -> Thought:
         """Return how the turn is answered; a model that is down is no error, its ``reply`` is None."""
         history, thought = recent_turns(turn), Thought()
-        messages = build_messages(turn, history, self.persona, turn.at, self.zone, self.prompt_tokens, self.tool_mode)
         try:
-            if self.tool_mode == "json":
-                self._by_json(turn, messages, thought, deadline)
-            else:
-                self._by_tools(turn, messages, thought, deadline)
+            self._answer_without_refused(turn, history, thought, deadline)
         except (TransientError, PermanentError) as exc:
             log.warning("turn %s: the chat model did not answer: %s", turn.id, exc)
         return thought
+
+    def _answer_without_refused(
+        self, turn: Turn, history: Sequence[Turn], thought: Thought, deadline: Deadline
+    ) -> None:
+        """Answer; where the service refuses to read a turn, find it, so that it leaves the context (row 22).
+
+        What was sent before was read then: new are the last reply and the words now. With neither at fault it is
+        something older, and all of it leaves.
+        """
+        shown = [history, history[:-1], history[:0]][: 1 + min(2, len(history))]
+        for left in shown:
+            try:
+                self._answer(turn, left, thought, deadline)
+            except ContentRefused as exc:
+                if thought.calls:
+                    raise  # it is in what the tools found
+                log.warning("turn %s: %s", turn.id, exc)
+            else:
+                thought.withheld = list(history[len(left) :])
+                return
+        thought.withheld = [turn]
+
+    def _answer(self, turn: Turn, history: Sequence[Turn], thought: Thought, deadline: Deadline) -> None:
+        try:
+            self._answer_as(self.tool_use.mode, turn, history, thought, deadline)
+        except ToolsRefused as exc:
+            if not self.tool_use.refused():
+                raise
+            log.warning("%s It is asked in JSON from now on.", exc)
+            self._answer_as("json", turn, history, thought, deadline)
+
+    def _answer_as(
+        self, mode: ToolMode, turn: Turn, history: Sequence[Turn], thought: Thought, deadline: Deadline
+    ) -> None:
+        messages = build_messages(turn, history, self.persona, turn.at, self.zone, self.prompt_tokens, mode)
+        if mode == "json":
+            self._by_json(turn, messages, thought, deadline)
+        else:
+            self._by_tools(turn, messages, thought, deadline)
+            self.tool_use.answered(thought.reply.reply if thought.reply else "", called=bool(thought.calls))
 
     def _by_tools(self, turn: Turn, messages: list[dict[str, Any]], thought: Thought, deadline: Deadline) -> None:
         for left in range(ROUNDS - 1, -1, -1):

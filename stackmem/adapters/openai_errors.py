@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from stackmem.exceptions import ContentRefused, PermanentError, SettingsError, StackmemError, TransientError
+from stackmem.exceptions import (
+    ContentRefused,
+    PermanentError,
+    SettingsError,
+    StackmemError,
+    ToolsRefused,
+    TransientError,
+)
 
 _WORDS_LIMIT = 300  # characters of the server's words in a message of ours
 _MESSAGE_KEYS = ("message", "msg", "error", "errors", "detail", "error_message")
@@ -17,6 +24,11 @@ _CODE_KEYS = ("code", "type", "param", "loc", "error_code")
 _CONTENT = re.compile(r"data_?inspection|inappropriate content|content_filter|content management policy", re.I)
 _BALANCE = re.compile(r"balance|arrear|billing|insufficient_quota|good standing|recharge|top.?up|余额|欠费|充值", re.I)
 _MODEL = re.compile(r"no provider supported|model.{0,200}not (found|exist|support)|model_not_found", re.I)
+_TOOLS = re.compile(
+    r"(?:not|n't) support.{0,40}(?:tool|function)|support(?:s)? tool use|tool.{0,40}not supported"
+    r"|tool choice requires|tools? param requires|--jinja",
+    re.I,
+)
 _KEY = re.compile(r"api.?key|invalid.{0,10}token|unauthori[sz]ed", re.I)
 THINKING = re.compile(
     r"thinking|chat_template_kwargs|extra (inputs|fields)|extra_forbidden|additional propert"
@@ -85,6 +97,8 @@ class Complaints:
         status, codes = refused.status, refused.codes
         if 400 <= status < 500 and _CONTENT.search(codes):
             return ContentRefused(self._text("will not read these words", refused))
+        if status >= 400 and _TOOLS.search(codes):
+            return ToolsRefused(self._text("takes no tools: set STACKMEM_TOOL_MODE=json", refused))
         if status == 402 or (status in (400, 403, 429) and _BALANCE.search(codes)):
             return PermanentError(self._text("wants to be paid: charge the account of, or change,", refused, "API_KEY"))
         if status in (408, 425, 429) or status >= 500 or status < 300:

@@ -130,4 +130,4 @@ def test_the_model_that_is_set_talks_in_the_mode_that_is_set(tmp_path: Path, mod
 
 
 def test_the_offline_rules_always_call_tools(tmp_path: Path) -> None:
-    assert runtime(tmp_path, owns_index=False, tool_mode="json").conversation.thinker.tool_mode == "native"
+    assert runtime(tmp_path, owns_index=False, tool_mode="json").conversation.thinker.tool_use.mode == "native"
