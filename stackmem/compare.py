@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -16,6 +16,7 @@ from stackmem.making import absorb, inherit, supersede
 from stackmem.models import Memory, MemoryEntity, Owner, Window
 from stackmem.persona import language_of, prompt_file
 from stackmem.ports import ChatModel, ChatRequest, Clock, Hint, Queue
+from stackmem.sources import source_turn_ids
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,9 @@ class Comparing:
 
     def _compare_window(self, window: Window, held: Held) -> bool:
         new = list(Memory.select().where(Memory.window == window, Memory.status == "active").order_by(Memory.id))
-        known = candidates(window, new)
+        pair = sides(new, candidates(window, new))
         try:
-            decisions = self._ask(new, known) if known else []
+            decisions = self._ask(pair) if pair.allowed else []
         except (BadAnswer, ContentRefused) as exc:
             return self._bad_answer(window, exc)
         except (TransientError, PermanentError) as exc:
@@ -68,15 +69,15 @@ class Comparing:
             return False
         with transaction():
             held.check()
-            apply_decisions(decisions, _labels("N", new), _labels("K", known))
+            apply_decisions(decisions, pair)
             _compared(window)
         return True
 
-    def _ask(self, new: Sequence[Memory], known: Sequence[Memory]) -> list[Decision]:
-        language = language_of([memory.summary for memory in new])
+    def _ask(self, sides: "Sides") -> list[Decision]:
+        language = language_of([memory.summary for memory in sides.later.values()])
         pair = {
-            "new": [self._line(label, memory) for label, memory in _labels("N", new).items()],
-            "known": [self._line(label, memory) for label, memory in _labels("K", known).items()],
+            "new": [self._line(label, memory) for label, memory in sides.later.items()],
+            "known": [self._line(label, memory) for label, memory in sides.earlier.items()],
         }
         messages = [
             {"role": "system", "content": prompt_file(f"compare.{language}.md").strip()},
@@ -136,12 +137,22 @@ def _compared(window: Window) -> None:
     Owner.update(delays=0, retry_at=None).where(Owner.name == window.owner).execute()
 
 
-def candidates(window: Window, new: Sequence[Memory]) -> list[Memory]:
-    """Return the older active memories worth comparing: a shared entity key (by the database) or near (by the index).
+@dataclass(frozen=True)
+class Sides:
+    """Who is set against whom, under the labels of the request, and which (later, earlier) ids may be decided about."""
 
-    Newer windows do not count, so that comparing again in order gives the same result.
+    later: dict[str, Memory]
+    earlier: dict[str, Memory]
+    allowed: set[tuple[str, str]]
+
+
+def candidates(window: Window, new: Sequence[Memory]) -> dict[str, list[Memory]]:
+    """Return for each new memory the active ones of older windows that are worth comparing with it.
+
+    They share an entity key (by the database) or are near (by the index). Newer windows do not count, so that comparing
+    again in order gives the same result.
     """
-    found: dict[str, Memory] = {}
+    found: dict[str, list[Memory]] = {}
     for memory in new:
         shares = MemoryEntity.select(MemoryEntity.memory).where(
             MemoryEntity.owner == window.owner, MemoryEntity.key.in_(memory.entity_keys or [""])
@@ -154,36 +165,46 @@ def candidates(window: Window, new: Sequence[Memory]) -> list[Memory]:
         )
         near = {memory_id: place for place, memory_id in enumerate(memory.neighbours)}
         ranked = sorted(older, key=lambda row: (near.get(row.id, KNOWN), -row.said_at.timestamp(), row.id))
-        found |= {row.id: row for row in ranked[:KNOWN]}
-    return list(found.values())[:KNOWN_IN_CALL]
+        found[memory.id] = ranked[:KNOWN]
+    return found
 
 
-def apply_decisions(decisions: Sequence[Decision], new: dict[str, Memory], known: dict[str, Memory]) -> None:
-    """Carry out what the model decided, as far as it names memories of this call that are still active.
+def sides(new: Sequence[Memory], found: dict[str, list[Memory]]) -> Sides:
+    """Set what was said later against what was said earlier, in whatever order the two were made."""
+    kept = list({row.id: row for rows in found.values() for row in rows}.values())[:KNOWN_IN_CALL]
+    said = {row.id: row.said_at for row in [*new, *kept]}
+    last = {memory_id: max(ids, default=0) for memory_id, ids in source_turn_ids(list(said)).items()}
+    later, earlier = dict[str, Memory](), dict[str, Memory]()
+    allowed: set[tuple[str, str]] = set()
+    ids = {row.id for row in kept}
+    for memory in new:
+        for row in found[memory.id]:
+            if row.id in ids:
+                in_order = (said[row.id], last[row.id]) <= (said[memory.id], last[memory.id])
+                after, before = (memory, row) if in_order else (row, memory)
+                later[after.id], earlier[before.id] = after, before
+                allowed.add((after.id, before.id))
+    return Sides(_labels("N", later.values()), _labels("K", earlier.values()), allowed)
 
-    Of two that contradict each other the one said later stays, in whatever order they were made.
-    """
-    retired: set[str] = set()
+
+def apply_decisions(decisions: Sequence[Decision], sides: Sides) -> None:
+    """Carry out what the model decided, as far as it is about pairs of this call that are both still active."""
     for decision in decisions:
-        fresh, old = new.get(decision.id), known.get(decision.known or "")
-        if fresh is None or old is None or {fresh.id, old.id} & retired:
+        fresh, old = sides.later.get(decision.id), sides.earlier.get(decision.known or "")
+        if fresh is None or old is None or (fresh.id, old.id) not in sides.allowed or decision.decision == "new":
             continue
-        current = Memory.get_or_none(Memory.id == old.id, Memory.status == "active")
-        if current is None or decision.decision == "new":
+        active = Memory.select().where(Memory.id.in_([fresh.id, old.id]), Memory.status == "active")
+        rows = {row.id: row for row in active}
+        if len(rows) < 2:
             continue
         if decision.decision == "repeats":
-            absorb(current, fresh)
-            retired.add(fresh.id)
-        elif fresh.said_at >= current.said_at:
-            supersede(current, fresh.id)
-            inherit(fresh, current, decision.keep)
-            retired.add(old.id)
+            absorb(rows[old.id], fresh)
         else:
-            supersede(fresh, old.id)
-            retired.add(fresh.id)
+            supersede(rows[old.id], fresh.id)
+            inherit(fresh, rows[old.id], decision.keep)
 
 
-def _labels(letter: str, memories: Sequence[Memory]) -> dict[str, Memory]:
+def _labels(letter: str, memories: Iterable[Memory]) -> dict[str, Memory]:
     return {f"{letter}{number}": memory for number, memory in enumerate(memories, 1)}
 
 

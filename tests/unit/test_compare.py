@@ -7,13 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stackmem.compare import KNOWN, KNOWN_IN_CALL, candidates, next_uncompared
+from stackmem.answers import Segment
+from stackmem.compare import KNOWN, KNOWN_IN_CALL, candidates, next_uncompared, sides
 from stackmem.exceptions import Conflict
+from stackmem.making import make_memory
 from stackmem.models import Lease, Memory, Owner, Window
 from stackmem.ports import Hint
 from tests.scripted import Answer, content, error
 from tests.unit.conftest import ScriptedModel
-from tests.unit.world import World, again, at, decisions, sources_of, summaries
+from tests.unit.world import ZONE, World, again, at, decisions, sources_of, summaries
 
 OLD, NEW = "ユーザーは富士通のPCを12万円で買った。", "ユーザーの富士通のPCは13万円だった。"
 CAT = "ユーザーの猫の名前はモモだ。"
@@ -156,7 +158,7 @@ def test_an_index_that_lies_about_the_owner_is_caught_by_the_rows(world: World) 
     mari = world.memory(OLD, owner="mari")
     new = world.memory(NEW, compared=False)
     Memory.update(neighbours=[mari.id]).where(Memory.id == new.id).execute()
-    assert candidates(Window.get_by_id(new.window_id), [again(new)]) == []
+    assert candidates(Window.get_by_id(new.window_id), [again(new)]) == {new.id: []}
 
 
 def test_retired_and_newer_memories_are_no_candidates(world: World, model: ScriptedModel) -> None:
@@ -164,14 +166,14 @@ def test_retired_and_newer_memories_are_no_candidates(world: World, model: Scrip
     first = world.memory(NEW, entities=["富士通"], compared=False)
     world.memory("ユーザーは富士通のPCを売った。", entities=["富士通"])
     world.indexed()
-    assert candidates(Window.get_by_id(first.window_id), [again(first)]) == []
+    assert candidates(Window.get_by_id(first.window_id), [again(first)]) == {first.id: []}
 
 
 def test_an_imported_memory_without_a_window_is_a_candidate(world: World) -> None:
     old, new = pair(world)
     Memory.update(window=None).where(Memory.id == old.id).execute()
     world.indexed()
-    assert candidates(Window.get_by_id(new.window_id), [again(new)]) == [old]
+    assert candidates(Window.get_by_id(new.window_id), [again(new)]) == {new.id: [old]}
     assert again(new).neighbours == [old.id]
 
 
@@ -180,7 +182,7 @@ def test_the_nearest_six_are_compared_and_twenty_at_most_in_a_call(world: World)
         world.memory(f"ユーザーは{number}回目の富士通の店に行った。", entities=["富士通"])
     new = world.memory(NEW, entities=["富士通"], compared=False)
     world.indexed()
-    found = candidates(Window.get_by_id(new.window_id), [again(new)])
+    found = candidates(Window.get_by_id(new.window_id), [again(new)])[new.id]
     near = again(new).neighbours
     assert len(found) == KNOWN
     assert [memory.id for memory in found][: len(near[:KNOWN])] == near[:KNOWN]
@@ -188,7 +190,7 @@ def test_the_nearest_six_are_compared_and_twenty_at_most_in_a_call(world: World)
     named = [
         world.memory(f"続き{number}", entities=[f"名{number}"], compared=False) for number in range(KNOWN_IN_CALL + 5)
     ]
-    assert len(candidates(Window.get_by_id(named[-1].window_id), named)) == KNOWN_IN_CALL
+    assert len(sides(named, candidates(Window.get_by_id(named[-1].window_id), named)).earlier) == KNOWN_IN_CALL
     assert len(many) > KNOWN_IN_CALL
 
 
@@ -245,6 +247,32 @@ def test_what_was_said_earlier_never_retires_what_was_said_later(world: World, m
     compare(world)
     assert (again(later).status, again(earlier).status) == ("active", "superseded")
     assert again(earlier).superseded_by == later.id
+    (prompt,) = model.prompts  # what was said later is the new one for the model too, whatever was made first
+    assert [line["summary"] for line in prompt["new"]] == [later.summary]
+    assert [line["summary"] for line in prompt["known"]] == [earlier.summary]
+
+
+def test_each_new_memory_is_set_against_its_own_candidates_only(world: World, model: ScriptedModel) -> None:
+    car = world.memory("車は赤だ。", entities=["車"], said=at("01 10:00"))
+    cat = world.memory("猫はミケだ。", entities=["猫"], said=at("01 10:00"))
+    turns = [world.turn(text, session="new", state="kept") for text in ("車は青", "猫はタマ")]
+    window = world.window(turns, compared=False)
+    for turn, summary, name in zip(turns, ("車は青だ。", "猫はタマだ。"), ("車", "猫"), strict=True):
+        segment = Segment(turn_ids=[1], keep=True, summary=summary, topic=summary, entities=[name])
+        make_memory(segment, [turn], window, world.clock.now(), ZONE)
+    Memory.update(outdated=False, neighbours=[]).execute()
+    shown: dict[str, str] = {}
+
+    def script(request: Any) -> Answer:
+        pair = json.loads(request["messages"][1]["content"])
+        shown.update({line["summary"]: line["id"] for side in pair.values() for line in side})
+        crossed = [(shown["車は青だ。"], "supersedes", shown["猫はミケだ。"])]
+        return decisions(*crossed, (shown["猫はタマだ。"], "supersedes", shown["猫はミケだ。"]))
+
+    model.script = script
+    compare(world)
+    assert (again(car).status, again(cat).status) == ("active", "superseded")
+    assert Memory.get_by_id(again(cat).superseded_by).summary == "猫はタマだ。"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +292,7 @@ def test_a_memory_is_retired_once_and_retires_nothing_afterwards(world: World, m
     Window.update(compared=True).execute()
     last = world.memory("富士通の新しい話。", entities=["富士通"], said=at("05 10:00"), compared=False)
     world.indexed()
-    labels = {memory.id: f"K{n}" for n, memory in enumerate(candidates(last.window, [again(last)]), 1)}
+    labels = {memory.id: f"K{n}" for n, memory in enumerate(candidates(last.window, [again(last)])[last.id], 1)}
     model.script = [
         decisions(
             ("N1", "repeats", labels[old.id]),

@@ -9,6 +9,7 @@ import pytest
 from stackmem.converse import Conversation, Said
 from stackmem.models import ToolTrace, Turn
 from stackmem.thinking import Deadline
+from stackmem.tool_mode import ToolUse
 from tests.scripted import ScriptedServer, call, calls, content, error, hang, raw, say
 from tests.unit.conftest import ScriptedModel
 from tests.unit.world import World
@@ -177,7 +178,7 @@ def test_a_deadline_never_goes_below_zero() -> None:
 
 
 def by_json(world: World) -> Conversation:
-    return replace(world.conversation, thinker=replace(world.thinker, tool_mode="json"))
+    return replace(world.conversation, thinker=replace(world.thinker, tool_use=ToolUse("json")))
 
 
 def test_in_json_mode_small_talk_takes_one_call_without_tools(world: World, model: ScriptedModel) -> None:
