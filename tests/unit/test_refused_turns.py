@@ -18,9 +18,7 @@ def squeamish(request: Any) -> Answer:
     words = json.dumps(request["messages"], ensure_ascii=False)
     if "毒" in words:
         return REFUSED
-    return content(
-        json.dumps({"reply": "蛇の毒の話だね" if "蛇" in words else "うん", "emotion": "happy", "action": "nod"})
-    )
+    return say("蛇の毒の話だね" if "蛇" in words else "うん")
 
 
 def test_words_that_are_refused_get_the_fallback_line_and_leave_the_context(world: World, model: ScriptedModel) -> None:
