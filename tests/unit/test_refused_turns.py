@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from stackmem.models import Turn
-from tests.scripted import Answer, call, error
+from tests.scripted import Answer, call, error, say
 from tests.unit.conftest import ScriptedModel
 from tests.unit.world import World, again
 
