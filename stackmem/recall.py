@@ -167,6 +167,13 @@ class Recall:
         found, _ = self._find_relaxing(arguments, self._embed(arguments.query), limit)
         return found
 
+    def similarity(self, arguments: SearchArguments, memory_id: str) -> tuple[float | None, float]:
+        """Return how near a memory is (None: not among the nearest), and from where on nearness counts."""
+        index = self._index.current
+        hits = index.search(self._embed(arguments.query), arguments.where, POOL) if index else []
+        near = next((_best(hit) for hit in hits if hit.memory_id == memory_id), None)
+        return near, self._embedder.floor
+
     def read_memory_source(self, owner: str, given: dict[str, Any]) -> ToolResult:
         """Return the original turns of memories, with neighbours, as they were said."""
         started = time.perf_counter()

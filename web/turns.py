@@ -7,12 +7,13 @@ from flask import Blueprint, g
 from stackmem import sessions, shapes
 from stackmem.clock import read_time
 from stackmem.converse import Said
-from stackmem.exceptions import InvalidInput, NotFound
-from stackmem.models import Session, Turn
+from stackmem.exceptions import InvalidInput
+from stackmem.models import Session
 from stackmem.ports import Hint
 from stackmem.text import clean
+from stackmem.why import turn_of, why, why_not
 from web.access import runtime
-from web.bodies import json_object, number_in_query, text_in_header, text_of
+from web.bodies import json_object, number_in_query, text_in_header, text_in_query, text_of
 
 blueprint = Blueprint("turns", __name__)
 
@@ -38,11 +39,16 @@ def post_turn() -> dict[str, Any]:
 @blueprint.get("/v1/turns/<turn_id>")
 def get_turn(turn_id: str) -> dict[str, Any]:
     """Return a turn with its trace."""
-    number = int(turn_id) if turn_id.isascii() and turn_id.isdigit() and len(turn_id) < 19 else -1
-    turn = Turn.get_or_none(Turn.id == number, Turn.owner == g.owner)
-    if turn is None:
-        raise NotFound(f"There is no turn {turn_id[:40]}.")
-    return shapes.turn_with_trace(turn, runtime().settings.zone)
+    return shapes.turn_with_trace(turn_of(g.owner, turn_id), runtime().settings.zone)
+
+
+@blueprint.get("/v1/turns/<turn_id>/why")
+def get_why(turn_id: str) -> dict[str, Any]:
+    """Return how a reply came about; with ``memory=ID`` also why that one was not shown."""
+    turn, zone = turn_of(g.owner, turn_id), runtime().settings.zone
+    memory_id = text_in_query("memory")
+    shown = why(turn, zone)
+    return shown | ({"why_not": why_not(runtime().recall, turn, memory_id, zone)} if memory_id else {})
 
 
 @blueprint.get("/v1/sessions")

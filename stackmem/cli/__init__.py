@@ -11,6 +11,7 @@ from peewee import DatabaseError, InterfaceError
 
 from stackmem import __version__
 from stackmem.cli.device import devices
+from stackmem.cli.explaining import why
 from stackmem.cli.memory import memories
 from stackmem.cli.rebuild import reindex
 from stackmem.cli.standing import retry, status
@@ -68,5 +69,5 @@ def main() -> None:
     """
 
 
-for command in (chat, import_, export, reindex, memories, devices, status, retry):
+for command in (chat, import_, export, reindex, memories, why, devices, status, retry):
     main.add_command(command)
