@@ -24,7 +24,7 @@ def reply_json(reply: str, emotion: str, action: str) -> str:
 def recent_turns(turn: Turn) -> list[Turn]:
     """Return the answered turns of the same session before this one, oldest first."""
     rows = (
-        Turn.select()
+        Turn.select(Turn.id, Turn.user, Turn.reply, Turn.emotion, Turn.action)
         .where(Turn.session == turn.session_id, Turn.ordinal < turn.ordinal, Turn.state != "open")
         .where(~Turn.withheld)
         .where((Turn.user != "") | (Turn.reply != ""))  # both are empty where they were forgotten

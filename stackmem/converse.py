@@ -109,12 +109,13 @@ class Conversation:
             "total": round((time.perf_counter() - started) * 1000, 3),
         }
         with transaction():
-            fresh = Turn.get_by_id(turn.id)
+            fresh = Turn.select(Turn.state, Turn.reply).where(Turn.id == turn.id).get()
             if fresh.state != "open" and fresh.reply:
-                return fresh  # another request took it over and was first
+                return Turn.get_by_id(turn.id)  # another request was first
             turn.withheld = turn in thought.withheld
-            turn.save()
-            Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
+            turn.save(only=turn.dirty_fields)
+            if thought.withheld:
+                Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
             for ordinal, (call, result, spent_ms) in enumerate(thought.calls):
                 _trace(turn, ordinal, call, result, spent_ms)
             hints = due_looks(turn, self.clock.now())

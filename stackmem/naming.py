@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from peewee import SQL, fn
+
 from stackmem.exceptions import InvalidInput, NotFound
-from stackmem.models import Alias, Memory, MemoryEntity, Owner, Turn
+from stackmem.models import Alias, MemoryEntity, Owner, Turn
 from stackmem.text import entity_key, key_letters
 
 WIDENED = 20  # names that one search is widened to at most
@@ -85,21 +87,17 @@ def entity_rows(owner: str, names: Sequence[str], turns: Sequence[Turn]) -> list
 
 
 def display_forms(owner: str, keys: Iterable[str]) -> dict[str, str]:
-    """Return the spelling of each key that this owner says most often, over all memories that are not forgotten."""
+    """Return the spelling of each key that this owner says most often, over all memories that are not purged."""
     wanted, forms = sorted(set(keys)), dict[str, Counter[str]]()
     for start in range(0, len(wanted), ENTITIES):
-        rows = (
-            MemoryEntity.select()
-            .join(Memory)
-            .where(
-                MemoryEntity.owner == owner,
-                MemoryEntity.key.in_(wanted[start : start + ENTITIES]),
-                Memory.status != "forgotten",
-            )
+        rows: Any = (
+            MemoryEntity.select(MemoryEntity.key, MemoryEntity.name, fn.SUM(MemoryEntity.said), fn.COUNT(SQL("1")))
+            .where(MemoryEntity.owner == owner, MemoryEntity.key.in_(wanted[start : start + ENTITIES]))
+            .group_by(MemoryEntity.key, MemoryEntity.name)
         )
-        for row in rows:
+        for key, name, said, count in rows.tuples():
             # What was said counts; among names nobody said as they stand, the one most memories have.
-            forms.setdefault(row.key, Counter())[row.name] += 1000 * row.said + 1
+            forms.setdefault(key, Counter())[name] += 1000 * said + count
     return {key: min(count, key=lambda form: (-count[form], form)) for key, count in forms.items()}
 
 

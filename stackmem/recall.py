@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,16 @@ class Candidate:
     """A memory found: its row, the index's similarity of the summary, and the score it was ordered by."""
 
     memory: Memory
+    retrieval_score: float
+    rank_score: float
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A memory found, before its row is read."""
+
+    memory_id: str
+    said_at: datetime
     retrieval_score: float
     rank_score: float
 
@@ -207,17 +217,16 @@ class Recall:
         hits = [hit for hit in hits if hit.memory_id in rows]
         if not hits:
             return []
-        normalise = (
-            Memory.select().where(Memory.owner == where.owner, Memory.status == "active").count() >= NORMALISE_FROM
-        )
+        active = Memory.select(Memory.id).where(Memory.owner == where.owner, Memory.status == "active")
+        normalise = active.limit(NORMALISE_FROM).count() >= NORMALISE_FROM
         scores = _rank_scores(query, hits, rows, normalise)
         found = [
-            Candidate(rows[hit.memory_id], round(hit.summary_score, 6), float(score))
+            Ranked(hit.memory_id, rows[hit.memory_id].said_at, round(hit.summary_score, 6), float(score))
             for hit, score in zip(hits, scores, strict=True)
         ]
-        found.sort(key=lambda candidate: (-candidate.rank_score, candidate.memory.id))
+        found.sort(key=lambda ranked: (-ranked.rank_score, ranked.memory_id))
         margin = TIE_MARGIN_NORMALISED if normalise else TIE_MARGIN
-        return (found if dated else newest_first_in_ties(found, margin))[:limit]
+        return _candidates((found if dated else newest_first_in_ties(found, margin))[:limit])
 
     def _sources_of(self, found: Sequence[Candidate], arguments: SearchArguments) -> dict[str, list[dict[str, Any]]]:
         if len(found) > 1 or arguments.exact:
@@ -279,13 +288,23 @@ def _best(hit: IndexHit) -> float:
     return max(hit.summary_score, -1.0 if hit.source_score is None else hit.source_score)
 
 
-def _active_rows(where: IndexFilter, hits: Sequence[IndexHit]) -> dict[str, Memory]:
-    # The index is derived: what it returns counts only when the database says so too.
+def _active_rows(where: IndexFilter, hits: Sequence[IndexHit]) -> dict[str, Any]:
+    # The index is derived: what it returns counts only when the database says so too. Only what ranking needs is read.
     ids = [hit.memory_id for hit in hits]
-    rows = Memory.select().where(Memory.id.in_(ids), Memory.owner == where.owner)
+    rows = Memory.select(Memory.id, Memory.topic, Memory.summary, Memory.said_at)
+    rows = rows.where(Memory.id.in_(ids), Memory.owner == where.owner)
     if where.status is not None:
         rows = rows.where(Memory.status == where.status)
-    return {row.id: row for row in rows}
+    return {row.id: row for row in rows.namedtuples()}
+
+
+def _candidates(best: Sequence[Ranked]) -> list[Candidate]:
+    rows = {row.id: row for row in Memory.select().where(Memory.id.in_([ranked.memory_id for ranked in best]))}
+    return [
+        Candidate(rows[ranked.memory_id], ranked.retrieval_score, ranked.rank_score)
+        for ranked in best
+        if ranked.memory_id in rows
+    ]
 
 
 def _z(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -293,7 +312,7 @@ def _z(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return (values - values.mean()) / deviation if deviation > 1e-9 else np.zeros_like(values)
 
 
-def _rank_scores(query: str, hits: Sequence[IndexHit], rows: dict[str, Memory], normalise: bool) -> NDArray[np.float64]:
+def _rank_scores(query: str, hits: Sequence[IndexHit], rows: dict[str, Any], normalise: bool) -> NDArray[np.float64]:
     """Return the order's score: mainly the vectors, a little the words (figures in docs/decisions)."""
     summary = np.array([hit.summary_score for hit in hits])
     if not normalise:
@@ -305,13 +324,13 @@ def _rank_scores(query: str, hits: Sequence[IndexHit], rows: dict[str, Memory], 
     return _z(summary) + _z(source) + LEXICAL * (_z(by_summary) + _z(by_source))
 
 
-def newest_first_in_ties(found: Sequence[Candidate], margin: float) -> list[Candidate]:
-    """Reorder candidates: all within ``margin`` of a group's first member are tied, and the newest said comes first."""
-    ordered: list[Candidate] = []
-    group: list[Candidate] = []
+def newest_first_in_ties(found: Sequence[Ranked], margin: float) -> list[Ranked]:
+    """Reorder: all within ``margin`` of a group's first member are tied, and the newest said comes first."""
+    ordered: list[Ranked] = []
+    group: list[Ranked] = []
     for candidate in found:
         if group and group[0].rank_score - candidate.rank_score > margin:
-            ordered += sorted(group, key=lambda tied: tied.memory.said_at, reverse=True)
+            ordered += sorted(group, key=lambda tied: tied.said_at, reverse=True)
             group = []
         group.append(candidate)
-    return ordered + sorted(group, key=lambda tied: tied.memory.said_at, reverse=True)
+    return ordered + sorted(group, key=lambda tied: tied.said_at, reverse=True)

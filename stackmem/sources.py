@@ -57,10 +57,16 @@ def source_turns(memory_ids: Sequence[str]) -> dict[str, list[Turn]]:
 
 def words_of(memory_ids: Sequence[str]) -> dict[str, str]:
     """Return the source words of each memory as one text."""
-    return {
-        memory_id: "\n".join(f"{turn.user}\n{turn.reply}" for turn in turns)
-        for memory_id, turns in source_turns(memory_ids).items()
-    }
+    lines: dict[str, list[str]] = {memory_id: [] for memory_id in memory_ids}
+    rows: Any = (
+        MemorySource.select(MemorySource.memory, Turn.user, Turn.reply)
+        .join(Turn)
+        .where(MemorySource.memory.in_(list(memory_ids)))
+        .order_by(Turn.id)
+    )
+    for memory_id, user, reply in rows.tuples():
+        lines[memory_id].append(f"{user}\n{reply}")
+    return {memory_id: "\n".join(said) for memory_id, said in lines.items()}
 
 
 def _shown_turn(turn: Turn, zone: tzinfo, limit: int = TURN_CHARACTERS, query: str = "") -> dict[str, Any]:

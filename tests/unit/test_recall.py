@@ -15,7 +15,7 @@ from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.indexing import IndexHandle
 from stackmem.models import MemoryVector, Session, Turn
 from stackmem.ports import IndexFilter, IndexHit, Vector
-from stackmem.recall import Candidate, Recall, SearchArguments, ToolResult, newest_first_in_ties, read_arguments
+from stackmem.recall import Ranked, Recall, SearchArguments, ToolResult, newest_first_in_ties, read_arguments
 from tests.fakes import FixedClock
 from tests.unit.world import ZONE, World, at
 
@@ -267,11 +267,8 @@ def test_a_clearly_better_one_stays_before_a_newer_one(world: World) -> None:
     assert found(search(world, "富士通のPCを買った値段"))[0] == FUJITSU
 
 
-def candidate(score: float, day: int) -> Candidate:
-    class Row:
-        said_at = at(f"{day:02} 10:00")
-
-    return Candidate(Row(), 0.0, score)  # type: ignore[arg-type]
+def ranked(score: float, day: int) -> Ranked:
+    return Ranked("mem_x", at(f"{day:02} 10:00"), 0.0, score)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +284,7 @@ def candidate(score: float, day: int) -> Candidate:
 def test_a_tie_group_is_everything_near_its_first_member(
     given_: list[tuple[float, int]], expected: list[float]
 ) -> None:
-    ordered = newest_first_in_ties([candidate(score, day) for score, day in given_], 0.0201)
+    ordered = newest_first_in_ties([ranked(score, day) for score, day in given_], 0.0201)
     assert [item.rank_score for item in ordered] == expected
 
 
