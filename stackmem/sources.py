@@ -89,7 +89,7 @@ def _excerpt(words: str, limit: int, query: str) -> str:
 
 def _limit(budget: int) -> int:
     """Return how many characters of each side's words are shown, so that one turn always fits into the budget."""
-    return min(TURN_CHARACTERS, int((budget - TURN_TOKENS) / 1.8))
+    return min(TURN_CHARACTERS, int((budget - TURN_TOKENS) / 2.2))
 
 
 def _cost(turn: Turn, limit: int) -> int:

@@ -10,6 +10,17 @@ _SEPARATORS = re.compile(rf"[\s{re.escape(_DASHES)}_・･.,，、。'’\"”�
 _LONG_MARK_AS_DASH = re.compile(r"(?<![ぁ-ゖァ-ヺー])ー+")  # RTXー3050: the key beside 0 on a Japanese keyboard
 _KANJI = re.compile(r"[㐀-鿿々]{2,}")
 _PIECE = re.compile(r"[a-z]{3,}|[0-9]{2,}|[ァ-ヺ][ァ-ヺー]+|[^\W\d_a-zぁ-ヿ㐀-鿿々]{2,}")
+_TOKENS = (  # a kind of character and how many tokens one of it is
+    (re.compile("[ぁ-ゖ]"), 0.38),
+    (re.compile("[ァ-ヺー]"), 0.76),
+    (re.compile("[㐀-鿿]"), 0.98),
+    (re.compile("[A-Za-z]"), 0.27),
+    (re.compile("[0-9]"), 1.2),
+    (re.compile("[!-/:-@\\[-`{-~]"), 0.63),
+    (re.compile("\n"), 0.8),
+)
+_JAPANESE_KINDS = 3
+_WIDE_TOKENS = 1.36  # 、。！…, other scripts, emoji
 _KATAKANA_WORD = re.compile(r"[ァ-ヺ][ァ-ヺー]{2,}ー\Z")
 
 
@@ -69,9 +80,11 @@ def content_pieces(text: str) -> frozenset[str]:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return a conservative number of Qwen tokens: 4 ASCII characters a token, 0.9 tokens any other character."""
+    """Return the number of Qwen tokens, estimated from the kinds of characters (docs/decisions/0014)."""
     ascii_count = len(text.encode("ascii", "ignore"))
-    return int(ascii_count / 3.5 + (len(text) - ascii_count) * 0.9) + 1
+    counted = [(len(kind.findall(text)), weight) for kind, weight in _TOKENS]
+    wide = len(text) - ascii_count - sum(count for count, _ in counted[:_JAPANESE_KINDS])
+    return int(sum(count * weight for count, weight in counted) + wide * _WIDE_TOKENS) + 1
 
 
 def cut_at_sentence(text: str, limit: int) -> str:

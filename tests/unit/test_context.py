@@ -60,7 +60,7 @@ def test_of_sixty_turns_and_more_the_newest_are_looked_at(world: World) -> None:
 
 def test_the_oldest_turns_leave_first_in_whole_pairs(world: World) -> None:
     for number in range(30):
-        world.turn(f"{number:02}" + "あ" * 100, "い" * 100)
+        world.turn(f"{number:02}" + "亜" * 100, "以" * 100)
     shown = messages(world, world.turn("いま"))
     said = [message["content"][:2] for message in shown if message["role"] == "user"]
     assert said[-1] == "いま"
@@ -70,7 +70,7 @@ def test_the_oldest_turns_leave_first_in_whole_pairs(world: World) -> None:
     assert size(shown) <= 3500
 
 
-@pytest.mark.parametrize("words", ["あ" * 100_000, "long words " * 10_000])
+@pytest.mark.parametrize("words", ["亜" * 100_000, "long words " * 10_000])
 def test_words_that_are_too_long_are_cut_with_a_note(world: World, words: str) -> None:
     world.turn("前の話", "そうだね")
     shown = messages(world, world.turn(words))

@@ -69,10 +69,31 @@ def test_folding_ignores_width_and_case() -> None:
     assert fold("ＰＣ ﾊﾟｿｺﾝ") == "pc パソコン"
 
 
-def test_a_japanese_character_counts_more_than_an_ascii_one() -> None:
-    assert estimate_tokens("") == 1
-    assert estimate_tokens("あ" * 100) == 91
-    assert estimate_tokens("a" * 100) == 29
+COUNTED = {  # by Qwen's own tokenizer (docs/decisions/0014)
+    "昨日さ、駅前の電気屋さんで富士通のノートパソコンを12万円で買ったんだ。思ったより軽くてびっくりしたよ。": 37,
+    "うん、そうだね。でもさ、やっぱり冬は温かいラーメンがいちばんだよね！": 24,
+    "来月3日から京都に旅行に行くことにしたんだけど、おすすめのお寺とか知ってる？": 20,
+    '{"reply": "そうなんだ、いいね！", "emotion": "happy", "action": "nod"}': 22,
+    "妹の誕生日は5月3日で、プレゼントはスターバックスのカードにしようと思ってる。": 24,
+    "RTX 3050 Tiで動かしたのはQwen3の8Bだったかな、たしか毎秒20トークンくらいだったよ。": 36,
+    '{"turn_id": 3, "at": "2026-07-02T20:00:40+09:00", "day": "木", '
+    '"user": "あ、12万じゃなくて13万だった", "robot": "13万円だね"}': 70,
+    "I bought a Fujitsu laptop for 1200 dollars yesterday, and it is lighter than I thought.": 23,
+}
+
+
+def test_tokens_are_estimated_within_fifteen_percent_of_qwens_tokenizer() -> None:
+    estimated = {text: estimate_tokens(text) for text in COUNTED}
+    assert sum(estimated.values()) == pytest.approx(sum(COUNTED.values()), rel=0.15)
+    for text, count in COUNTED.items():
+        assert estimated[text] == pytest.approx(count, rel=0.25), text
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("", 1), ("漢" * 100, 99), ("ア" * 100, 77), ("a" * 100, 28), ("…" * 10, 14)]
+)
+def test_kinds_of_characters_weigh_differently(text: str, tokens: int) -> None:
+    assert estimate_tokens(text) == tokens
 
 
 def test_a_short_text_is_not_cut() -> None:
