@@ -174,8 +174,8 @@ def test_what_the_robot_recommended_is_found_as_the_robots(world: World, model: 
 @pytest.mark.parametrize(
     ("file", "rules"),
     [
-        ("remember.ja.md", ["質問は事実ではありません", "あいさつ、相づち、言い直し、命令", "recalled: true", "だれのことか"]),
-        ("remember.en.md", ["A question is not a fact", "Greetings, backchannels", "recalled: true", "Always say whose"]),
+        ("remember.ja.md", ["質問は事実ではありません", "あいさつ、相づち", "recalled: true", "だれのことか"]),
+        ("remember.en.md", ["A question is not a fact", "Greetings, back", "recalled: true", "Always say whose"]),
         ("remember_robot.ja.md", ["robot の言葉をユーザーの事実にはしません", "robot のものとして残します"]),
         ("remember_robot.en.md", ["Never write what the robot said as the user's fact", "as the robot's"]),
         ("remember_both.ja.md", ["「ユーザー」「相手」と書き分けます"]),
