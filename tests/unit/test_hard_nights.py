@@ -343,7 +343,7 @@ def test_a_talk_that_goes_on_under_any_answers_stays_whole(
         if world.session(name).attempts == 0:
             assert sum(row.state == "pending" for row in rows()) < OPEN_TOPIC
     end(name, world.clock.now())
-    for _ in range(12):
+    for _ in range(5 * 6):  # five attempts at each of as many looks as 180 turns take, and one more
         world.clock.advance(minutes=15)
         world.remembering.remember(world.session(name).id)
     hold(rows())
