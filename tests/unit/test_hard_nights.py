@@ -14,10 +14,11 @@ from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.exceptions import Conflict
 from stackmem.looks import OPEN_TOPIC
 from stackmem.models import Memory, MemorySource, Owner, Session, Turn, Window
+from stackmem.rebuilding import rebuild_from_turns
 from tests.fakes import FixedClock
 from tests.scripted import Answer, content, error, raw, reset
 from tests.unit.conftest import ScriptedModel
-from tests.unit.world import World, at, decisions, keep, segments, sources_of, states, summaries
+from tests.unit.world import World, at, decisions, everything, keep, segments, sources_of, states, summaries
 
 BAD = content("わかりました！")
 
@@ -350,3 +351,19 @@ def test_a_talk_that_goes_on_under_any_answers_stays_whole(
     assert [row.user for row in rows()] == said
     assert "pending" not in {row.state for row in rows()}
     assert world.session(name).open_topic is None
+
+
+def test_a_last_topic_that_shares_a_kept_turn_is_made_whole_and_a_rebuild_makes_the_same(
+    world: World, model: ScriptedModel
+) -> None:
+    world.turns(6)
+    model.script = lambda _: segments(keep([1, 2], "猫の話。"), keep([2, 6], "犬の話。"))
+    world.settle()
+    assert (states(), world.session().open_topic) == (
+        ["kept", "kept", "skipped", "skipped", "skipped", "kept"],
+        None,
+    )
+    before = everything()
+    rebuild_from_turns(world.remembering)
+    world.settle()
+    assert everything() == before
