@@ -145,6 +145,8 @@ def open_topic(segments: Sequence[Segment], count: int) -> set[int]:
     numbers = set(last.turn_ids) | set(range(last.turn_ids[-1] + 1, count + 1))
     kept_elsewhere = {n for segment in segments if segment is not last and segment.keep for n in segment.turn_ids}
     numbers -= kept_elsewhere
+    if last.keep and not numbers.issuperset(last.turn_ids):
+        numbers -= set(last.turn_ids)  # it shares a kept turn: it is closed whole, never half of it left pending
     return numbers if len(numbers) < OPEN_TOPIC else set()
 
 

@@ -85,7 +85,8 @@ def _day_or_moment(text: str | None, zone: tzinfo) -> tuple[datetime, datetime] 
     """
     if not text:
         return None
-    day = _JAPANESE_DATE.sub(lambda found: "-".join(part.zfill(2) for part in found.groups() if part), fold(text))
+    written = fold(text).upper()  # folding alone makes the Z of UTC a z, which is no ISO 8601
+    day = _JAPANESE_DATE.sub(lambda found: "-".join(part.zfill(2) for part in found.groups() if part), written)
     try:
         if month := _MONTH.fullmatch(day):
             year, first, last = int(month[1]), int(month[2] or 1), int(month[2] or 12)

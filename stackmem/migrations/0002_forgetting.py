@@ -4,7 +4,7 @@ from typing import Any
 
 from peewee import SQL, AutoField, BooleanField, IntegerField, Model, SqliteDatabase, TextField
 
-from stackmem.fields import UTCField
+from stackmem.fields import ReadableJSONField, UTCField
 
 COLUMNS = (
     ("session", "attempts_to", "INTEGER"),
@@ -26,7 +26,6 @@ def up(migrator: Any, db: Any) -> None:
     kinds = {"time": "TEXT", "json": "TEXT"} if isinstance(db, SqliteDatabase) else _POSTGRES
     for table, column, kind in COLUMNS:
         db.execute_sql(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {kind.format(**kinds)}')
-    db.execute_sql('UPDATE "memory_entity" SET "name" = "key"')
 
     class Row(Model):
         class Meta:
@@ -54,4 +53,21 @@ def up(migrator: Any, db: Any) -> None:
         is_open = BooleanField(default=True)
         created_at = UTCField()
 
+    class Memory(Row):
+        id = TextField(primary_key=True)
+        entities = ReadableJSONField()
+        entity_keys = ReadableJSONField()
+
+    class MemoryEntity(Row):
+        memory_id = TextField()
+        key = TextField()
+        name = TextField()
+
+        class Meta:
+            primary_key = False
+
     db.create_tables([Alias, ForgetRequest])
+    MemoryEntity.update(name=MemoryEntity.key).execute()
+    for memory in Memory.select():  # shown as its memory spells it
+        for key, name in zip(memory.entity_keys, memory.entities, strict=False):
+            MemoryEntity.update(name=name).where(MemoryEntity.memory_id == memory.id, MemoryEntity.key == key).execute()
