@@ -8,7 +8,7 @@ from stackmem.exceptions import BadAnswer
 from stackmem.reading import read_json
 from stackmem.text import clean
 
-SEGMENTS_LIMIT = 60
+SEGMENTS_LIMIT = 200  # five a turn of the largest look
 TEXT_LIMIT = 2000  # characters of a summary
 TOPIC_LIMIT = 200
 ENTITIES_LIMIT = 12

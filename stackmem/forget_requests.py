@@ -1,5 +1,6 @@
 """What users asked the robot to forget. A request deletes nothing: it waits for a person, who does it or drops it."""
 
+import re
 from collections.abc import Sequence
 from datetime import tzinfo
 from typing import Any
@@ -9,7 +10,12 @@ from stackmem.exceptions import NotFound
 from stackmem.lexical import coverage
 from stackmem.models import ForgetRequest, Memory, MemoryEntity, MemorySource, Turn
 from stackmem.naming import spellings, widen
+from stackmem.text import fold
 
+_ABOUT = re.compile(
+    r"(?:(?:の|って(?:いう)?|という)(?:こと|事|話|件|やつ)|について)(?:は|を|も|全部|ぜんぶ)*\Z|[。、.!?]+\Z"
+)
+_THAT = re.compile(r"[そこあ](?:れ|の)|さっき|今|いま|いまの|今の|全部|ぜんぶ|that|this|it|everything")
 TURNS_BEFORE = 3  # 「それ忘れて」 is about one of these
 COVERED = 0.6  # share of the request's words that a memory's must hold to be meant by name
 LOOKED_AT = 2000  # newest memories that are looked at by words
@@ -35,10 +41,16 @@ def _named(owner: str, what: str) -> list[Memory]:
     rows = Memory.select().where(Memory.owner == owner, Memory.status == "active")
     active = list(rows.order_by(Memory.said_at.desc(), Memory.id).limit(LOOKED_AT))
     by_name = [row for row in active if said and set(said) & set(row.entity_keys)]
-    fits = {row.id: coverage(what, f"{row.topic}\n{row.summary}") for row in active}
+    fits = {row.id: _fit(what, f"{row.topic}\n{row.summary}") for row in active}
     by_words = [row for row in (by_name or active) if fits[row.id] >= COVERED]
     found = by_words or by_name
     return sorted(found, key=lambda row: (-fits[row.id], row.id))
+
+
+def _fit(what: str, words: str) -> float:
+    """Return how much of a request's words stand in a memory's, from 0 to 1: 「猫のこと」 is about 猫."""
+    thing = _ABOUT.sub("", fold(what).strip())
+    return 1.0 if thing and not _THAT.fullmatch(thing) and thing in fold(words) else coverage(what, words)
 
 
 def _just_told(request: ForgetRequest) -> list[Memory]:
