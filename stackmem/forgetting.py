@@ -144,7 +144,7 @@ def purge_due(now: datetime) -> int:
 def _purge(row: Memory) -> None:
     turns = source_turns([row.id])[row.id]
     words = [row.topic, row.summary, *row.entities, *(text for turn in turns for text in (turn.user, turn.reply))]
-    told = _scrub_traces(row)
+    told = _scrub_traces(row, {turn.id for turn in turns})
     if row.purge_turns:
         _blank_repetitions(row, [*told, *_requests_turns(row.owner)], " ".join(words))
     Alias.delete().where(Alias.owner == row.owner, Alias.turn.in_([turn.id for turn in turns])).execute()
@@ -179,14 +179,26 @@ def _skip_unused(turns: Iterable[Turn]) -> None:
     Turn.update(state="skipped").where(Turn.id.in_(ids), Turn.state == "kept", Turn.id.not_in(used)).execute()
 
 
-def _scrub_traces(row: Memory) -> list[Turn]:
-    """Take a memory out of the traces; return the turns that had recalled it."""
-    hit: Any = Cast(ToolTrace.hits, "TEXT").contains(row.id)
-    traces = list(ToolTrace.select(ToolTrace, Turn).join(Turn).where(Turn.owner == row.owner, hit))
-    for trace in traces:
-        left = [found for found in trace.hits if found.get("memory_id") != row.id]
-        ToolTrace.update(arguments={}, note="", hits=left).where(ToolTrace.id == trace.id).execute()
-    return list({trace.turn.id: trace.turn for trace in traces}.values())
+def _scrub_traces(row: Memory, turn_ids: set[int]) -> list[Turn]:
+    """Take a memory, and its turns from when they were none yet, out of the traces; return the turns that recalled it.
+
+    ``turn_ids`` are those of its source turns.
+    """
+    text: Any = Cast(ToolTrace.hits, "TEXT")
+    possible = text.contains(row.id) | text.contains("null")
+    told: dict[int, Turn] = {}
+    for trace in ToolTrace.select(ToolTrace, Turn).join(Turn).where(Turn.owner == row.owner, possible):
+        left = [hit for hit in trace.hits if not _is_about(hit, row.id, turn_ids)]
+        if len(left) < len(trace.hits):
+            ToolTrace.update(arguments={}, note="", hits=left).where(ToolTrace.id == trace.id).execute()
+            told[trace.turn.id] = trace.turn
+    return list(told.values())
+
+
+def _is_about(hit: dict[str, Any], memory_id: str, turn_ids: set[int]) -> bool:
+    if hit.get("memory_id") is None:
+        return not turn_ids.isdisjoint(hit.get("source_turn_ids", []))
+    return bool(hit["memory_id"] == memory_id)
 
 
 def _requests_turns(owner: str) -> list[Turn]:
