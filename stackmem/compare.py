@@ -166,10 +166,11 @@ def apply_decisions(decisions: Sequence[Decision], new: dict[str, Memory], known
     retired: set[str] = set()
     for decision in decisions:
         fresh, old = new.get(decision.id), known.get(decision.known or "")
-        if fresh is None or old is None or {fresh.id, old.id} & retired:
+        if fresh is None or old is None or {fresh.id, old.id} & retired or decision.decision == "new":
             continue
+        # Both may have been forgotten or corrected while the model thought.
         current = Memory.get_or_none(Memory.id == old.id, Memory.status == "active")
-        if current is None or decision.decision == "new":
+        if current is None or not Memory.select().where(Memory.id == fresh.id, Memory.status == "active").exists():
             continue
         if decision.decision == "repeats":
             absorb(current, fresh)
