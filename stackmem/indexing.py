@@ -186,8 +186,12 @@ def _store_vectors(
         for (memory_id, ordinal, text), vector in zip(missing, vectors, strict=True)
     ]
     with transaction():
+        # Of what was forgotten while it was embedded nothing is stored: it may be purged already.
+        rows_there = Memory.select(Memory.id).where(Memory.id.in_(list(texts)), Memory.status != "forgotten")
+        there = {row.id for row in rows_there}
         for row in rows:
-            MemoryVector.insert(row).on_conflict_replace().execute()
+            if row["memory"] in there:
+                MemoryVector.insert(row).on_conflict_replace().execute()
         for memory_id, parts in texts.items():
             # Windows that no longer exist (a source was added or left).
             MemoryVector.delete().where(
