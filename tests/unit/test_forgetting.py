@@ -327,3 +327,14 @@ def test_forgotten_while_it_is_embedded_no_vector_of_it_stays(world: World, monk
     world.settle()
     assert {row.memory_id for row in MemoryVector.select()} == {other.id}
     assert world.points() == {other.id: "active"}
+
+
+def test_undoing_soon_after_does_not_wait_for_a_hint_that_was_taken(world: World) -> None:
+    memory = world.memory(SECRET)
+    world.indexed()
+    forget("home", [memory.id], world.clock.now())
+    world.work.sweep()
+    for hint in world.queue.taken():
+        world.work.run(hint)
+    undo("home", [memory.id])
+    assert world.work.sweep() == 1
