@@ -220,7 +220,7 @@ def test_a_wish_to_forget_waits_for_a_person(robot: Robot) -> None:
 
 def test_a_wish_to_forget_may_be_dropped(robot: Robot) -> None:
     home = robot.server.home
-    (memory,) = robot.tell("code", "Wi-Fiのパスワードはさくらもちだよ", FORGET_IT)
+    (memory,) = robot.tell("code", "うちのハムスターの名前はだいふくっていうの", FORGET_IT)
     (asked,) = json_of(home, "status")["forget_requests"]
     number = str(asked["request_id"])
     assert "nothing was forgotten" in command(home, "memories", "dismiss", number).stdout
@@ -267,17 +267,15 @@ def test_commands_correct_a_memory_and_know_its_other_names(robot: Robot, home: 
         f"Error: This memory was replaced by {new['memory_id']}: correct that one.\n",
     )
 
-    listed = json_of(home, "memories", "list", "--entity", "Fujitsu", *owner)
-    assert listed["count"] == 0
+    about = ("memories", "list", "--entity", "Fujitsu", *owner)
+    assert json_of(home, *about)["count"] == 0
     added = json_of(home, "memories", "alias", "富士通", "Fujitsu", *owner)
     assert [set(each["names"]) for each in added["aliases"]] == [{"富士通", "Fujitsu"}]
-    assert (
-        json_of(home, "memories", "list", "--entity", "Fujitsu", *owner)["memories"][0]["memory_id"] == new["memory_id"]
-    )
+    assert json_of(home, *about)["memories"][0]["memory_id"] == new["memory_id"]
     found = json_of(home, "memories", "search", "Fujitsu", *owner)["memories"]
     assert found[0]["memory_id"] == new["memory_id"]
     assert json_of(home, "memories", "alias", "--remove", "FUJITSU", "富士通", *owner) == {"aliases": []}
-    assert json_of(home, "memories", "list", "--entity", "Fujitsu", *owner)["count"] == 0
+    assert json_of(home, *about)["count"] == 0
 
 
 # --- what failed is tried again --------------------------------------------------------------------------------------
@@ -337,12 +335,14 @@ def test_turns_that_failed_are_remembered_on_retry(home: Path, with_server: bool
 def test_what_waits_for_a_model_that_was_down_is_tried_at_once(home: Path) -> None:
     model = Model()
     model.state = "down"
-    with ScriptedServer(model) as memory_model:
-        with RunningServer(home, memory_base_url=memory_model.base_url, memory_model="m") as server:
-            server.say(CAT, "s")
-            server.post("/v1/sessions/s/close")
-            until(lambda: rows(home, "SELECT delays FROM session") == [(1,)], "the model was down")
-            execute(home, "UPDATE session SET delays = 8, retry_at = '2999-01-01T00:00:00.000000+00:00'")
-            model.state = "good"
-            assert json_of(home, "retry") == {"turns": 0, "comparisons": 0}
-            until(lambda: rows(home, "SELECT state FROM turn") == [("kept",)], "it is remembered", 20)
+    with (
+        ScriptedServer(model) as memory_model,
+        RunningServer(home, memory_base_url=memory_model.base_url, memory_model="m") as server,
+    ):
+        server.say(CAT, "s")
+        server.post("/v1/sessions/s/close")
+        until(lambda: rows(home, "SELECT delays FROM session") == [(1,)], "the model was down")
+        execute(home, "UPDATE session SET delays = 8, retry_at = '2999-01-01T00:00:00.000000+00:00'")
+        model.state = "good"
+        assert json_of(home, "retry") == {"turns": 0, "comparisons": 0}
+        until(lambda: rows(home, "SELECT state FROM turn") == [("kept",)], "it is remembered", 20)
