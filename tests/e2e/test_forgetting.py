@@ -291,6 +291,7 @@ def test_forgotten_while_a_rebuild_runs_it_is_gone_from_the_new_index_too(crosse
 KILLS = 3
 
 
+@pytest.mark.slow
 def test_a_server_killed_while_it_forgets_has_forgotten_when_it_is_back(edge: Told) -> None:
     identity, server, moments = edge.secret_id, edge.up(), random.Random(20261130)
     fresh = edge.home.parent / "fresh"
