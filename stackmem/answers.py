@@ -8,7 +8,7 @@ from stackmem.exceptions import BadAnswer
 from stackmem.reading import read_json
 from stackmem.text import clean
 
-SEGMENTS_LIMIT = 200  # five a turn of the largest look
+SEGMENTS_LIMIT = 60  # of one look; of what comes after only what names a turn that none before names
 TEXT_LIMIT = 2000  # characters of a summary
 TOPIC_LIMIT = 200
 ENTITIES_LIMIT = 12
@@ -117,8 +117,9 @@ def read_segments(content: str, turn_count: int) -> list[Segment]:
     An empty list is an answer: nothing to keep. Raises BadAnswer with the fault, for the model to mend.
     """
     items = _items(content, "segments")
-    segments = []
-    for item in items[:SEGMENTS_LIMIT]:
+    segments: list[Segment] = []
+    named: set[int] = set()
+    for item in items:
         try:
             segment = Segment.model_validate(item)
         except ValidationError as exc:
@@ -126,8 +127,9 @@ def read_segments(content: str, turn_count: int) -> list[Segment]:
         segment.turn_ids = sorted(number for number in segment.turn_ids if 1 <= number <= turn_count)
         if segment.keep and not segment.summary:
             raise BadAnswer("A segment with keep: true has no summary.")
-        if segment.turn_ids:
+        if segment.turn_ids and (len(segments) < SEGMENTS_LIMIT or not named.issuperset(segment.turn_ids)):
             segments.append(segment)
+            named.update(segment.turn_ids)
     if items and not segments:
         raise BadAnswer("No segment names a turn_id of the conversation.")
     return segments

@@ -11,7 +11,7 @@ from stackmem.clock import SystemClock
 from stackmem.compare import Comparing
 from stackmem.config import Settings
 from stackmem.converse import Conversation
-from stackmem.database import open_database
+from stackmem.database import drop_leases, open_database
 from stackmem.exceptions import SettingsError, TransientError
 from stackmem.indexing import IndexHandle
 from stackmem.persona import Persona, load_persona
@@ -66,6 +66,8 @@ def build(
     database = database or open_database(settings.database)
     embedder = UseEmbedder()
     index = _open_index(settings, embedder, lock_wait_s) if owns_index else IndexHandle(None, embedder)
+    if owns_index and settings.broker_url.startswith("memory"):
+        drop_leases(database)  # whoever held one was the owner of the index before, and is dead
     recall = Recall(index, embedder, settings.zone)
     chat, memory_chat = chat_model(settings), memory_model(settings)
     tool_use = ToolUse("native" if settings.chat_is_offline else settings.tool_mode)

@@ -193,6 +193,7 @@ def apply_decisions(decisions: Sequence[Decision], sides: Sides) -> None:
         fresh, old = sides.later.get(decision.id), sides.earlier.get(decision.known or "")
         if fresh is None or old is None or (fresh.id, old.id) not in sides.allowed or decision.decision == "new":
             continue
+        # Both may have been forgotten or corrected while the model thought.
         active = Memory.select().where(Memory.id.in_([fresh.id, old.id]), Memory.status == "active")
         rows = {row.id: row for row in active}
         if len(rows) < 2:

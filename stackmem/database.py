@@ -26,7 +26,7 @@ LEASE = 90  # seconds
 RENEW = 30  # seconds
 
 # WAL: readers never wait for the writer. FULL: an acknowledged turn survives a power cut.
-# secure_delete: what is forgotten is overwritten. https://sqlite.org/pragma.html
+# secure_delete: what is forgotten is overwritten, mostly (see scrub). https://sqlite.org/pragma.html
 PRAGMAS: dict[str, Any] = {
     "journal_mode": "wal",
     "synchronous": "full",
@@ -121,15 +121,31 @@ def transaction() -> AbstractContextManager[Any]:
     return proxy.atomic()
 
 
-def scrub_log() -> None:
-    """Empty SQLite's write-ahead log, which holds pages as they were before something was deleted.
+def scrub() -> None:
+    """Write SQLite's file anew and empty its log; both still hold pieces of what was deleted.
 
-    Raises TransientError while a reader is in the middle of it.
+    Raises TransientError while somebody else is in the middle of writing or reading.
     """
-    if isinstance(proxy.obj, SqliteDatabase):
-        busy = proxy.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        if busy:
-            raise TransientError("The database's log is being read: it is emptied a little later.")
+    if not isinstance(proxy.obj, SqliteDatabase):
+        return
+    try:
+        # secure_delete leaves what stood between the cells of a page when SQLite moved cells to another page.
+        proxy.execute_sql("VACUUM")
+    except peewee.OperationalError as exc:
+        raise TransientError(f"The database cannot be written anew now ({exc}): that is done a little later.") from exc
+    # The log holds pages as they were before something was deleted.
+    if proxy.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        raise TransientError("The database's log is being read: it is emptied a little later.")
+
+
+def drop_leases(database: Any) -> None:
+    """Drop the leases of dead workers; only for who knows that nobody else can be working."""
+    opened = database.connect(reuse_if_open=True)
+    try:
+        Lease.delete().execute()
+    finally:
+        if opened:
+            database.close()
 
 
 class Held:

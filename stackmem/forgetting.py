@@ -147,7 +147,7 @@ def purge_due(now: datetime) -> int:
 def _purge(row: Memory) -> None:
     turns = source_turns([row.id])[row.id]
     words = [row.topic, row.summary, *row.entities, *(text for turn in turns for text in (turn.user, turn.reply))]
-    told = _scrub_traces(row, turns)
+    told = _scrub_traces(row, {turn.id for turn in turns})
     if row.purge_turns:
         _blank_repetitions(row, [*told, *_requests_turns(row.owner)], " ".join(words))
     Alias.delete().where(Alias.owner == row.owner, Alias.turn.in_([turn.id for turn in turns])).execute()
@@ -182,16 +182,35 @@ def _skip_unused(turns: Iterable[Turn]) -> None:
     Turn.update(state="skipped").where(Turn.id.in_(ids), Turn.state == "kept", Turn.id.not_in(used)).execute()
 
 
-def _scrub_traces(row: Memory, turns: Sequence[Turn]) -> list[Turn]:
-    """Take a memory out of the traces, with its turns where their words go too; return the turns that recalled it."""
+def _scrub_traces(row: Memory, turn_ids: set[int]) -> list[Turn]:
+    """Take a memory, and its source turns wherever a tool showed them, out of the traces; return the turns they are of.
+
+    ``turn_ids`` are those of its source turns: shown as its words, as neighbours, or from when they were no memory yet.
+    """
     hits, result = Cast(ToolTrace.hits, "TEXT"), Cast(ToolTrace.result, "TEXT")
-    shown = [result.contains(f'"turn_id": {turn.id},') for turn in turns] if row.purge_turns else []
-    found = reduce(operator.or_, shown, hits.contains(row.id) | result.contains(row.id))
-    traces = list(ToolTrace.select(ToolTrace, Turn).join(Turn).where(Turn.owner == row.owner, found))
-    for trace in traces:
-        left = [hit for hit in trace.hits if hit.get("memory_id") != row.id]
-        ToolTrace.update(**SCRUBBED, hits=left).where(ToolTrace.id == trace.id).execute()
-    return list({trace.turn.id: trace.turn for trace in traces}.values())
+    shown = [result.contains(f'"turn_id": {turn_id},') for turn_id in turn_ids]
+    possible = reduce(operator.or_, shown, hits.contains(row.id) | result.contains(row.id) | hits.contains("null"))
+    told: dict[int, Turn] = {}
+    for trace in ToolTrace.select(ToolTrace, Turn).join(Turn).where(Turn.owner == row.owner, possible):
+        left = [hit for hit in trace.hits if not _is_about(hit, row.id, turn_ids)]
+        if len(left) < len(trace.hits) or _shows(trace.result, row.id, turn_ids):
+            ToolTrace.update(**SCRUBBED, hits=left).where(ToolTrace.id == trace.id).execute()
+            told[trace.turn.id] = trace.turn
+    return list(told.values())
+
+
+def _is_about(hit: dict[str, Any], memory_id: str, turn_ids: set[int]) -> bool:
+    if hit.get("memory_id") is None:
+        return not turn_ids.isdisjoint(hit.get("source_turn_ids", []))
+    return bool(hit["memory_id"] == memory_id)
+
+
+def _shows(result: Any, memory_id: str, turn_ids: set[int]) -> bool:
+    if isinstance(result, dict):
+        if result.get("memory_id") == memory_id or result.get("turn_id") in turn_ids:
+            return True
+        result = list(result.values())
+    return isinstance(result, list) and any(_shows(inner, memory_id, turn_ids) for inner in result)
 
 
 def _requests_turns(owner: str) -> list[Turn]:

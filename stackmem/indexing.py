@@ -84,6 +84,8 @@ def index_owner(handle: IndexHandle, owner: str, progress: Progress | None = Non
     with handle.lock:
         if handle.current is None:
             return 0
+        # The hint is taken: what changes from now on needs another one.
+        Owner.update(index_enqueued_at=None).where(Owner.name == owner).execute()
         _delete_points(handle.current, owner)
         # Older windows first: the neighbours of a memory are looked for among those that are in the index already.
         while batch := list(_outdated(owner).order_by(Memory.window.asc(nulls="first"), Memory.id).limit(BATCH)):
@@ -111,7 +113,6 @@ def _write(index: VectorIndex, embedder: Embedder, batch: Sequence[Memory]) -> N
             Memory.update(outdated=False, neighbours=neighbours[memory.id]).where(
                 Memory.id == memory.id, Memory.version == memory.version
             ).execute()
-        Owner.update(index_enqueued_at=None).where(Owner.name == batch[0].owner).execute()
 
 
 def _neighbours(index: VectorIndex, memory: Memory, point: IndexPoint) -> list[str]:
@@ -186,8 +187,12 @@ def _store_vectors(
         for (memory_id, ordinal, text), vector in zip(missing, vectors, strict=True)
     ]
     with transaction():
+        # Of what was forgotten while it was embedded nothing is stored: it may be purged already.
+        rows_there = Memory.select(Memory.id).where(Memory.id.in_(list(texts)), Memory.status != "forgotten")
+        there = {row.id for row in rows_there}
         for row in rows:
-            MemoryVector.insert(row).on_conflict_replace().execute()
+            if row["memory"] in there:
+                MemoryVector.insert(row).on_conflict_replace().execute()
         for memory_id, parts in texts.items():
             # Windows that no longer exist (a source was added or left).
             MemoryVector.delete().where(

@@ -1,6 +1,7 @@
 """Make the memories again from the turns, by replaying the stored windows; what a person decided stays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from stackmem.answers import Segment
@@ -12,6 +13,16 @@ from stackmem.models import Alias, Memory, Owner, PointDeletion, Session, Turn, 
 from stackmem.remember import Remembering
 
 Replayed = list[tuple[Window, Look, list[Segment]]]
+Answers = dict[tuple[int, ...], list[Segment]]  # of the model, by window and the turns it was shown
+
+
+@dataclass
+class _Replay:
+    """What replaying an owner's windows gave."""
+
+    looks: Replayed = field(default_factory=list)
+    still_open: dict[int, list[Turn]] = field(default_factory=dict)  # by session
+    last: int = 0  # window
 
 
 def rebuild_from_turns(remembering: Remembering, progress: Progress | None = None) -> int:
@@ -21,32 +32,53 @@ def rebuild_from_turns(remembering: Remembering, progress: Progress | None = Non
 
     Raises BadAnswer, TransientError or PermanentError where the model does not answer well.
     """
-    total, done = Window.select().count(), 0
+    done = 0
+
+    def note(more: int) -> None:
+        if progress:
+            progress(done + more, max(Window.select().count(), done + more))
+
     for owner in Owner.select().order_by(Owner.name):
-        replayed: Replayed = []
-        still_open: dict[int, list[Turn]] = {}
-        said: dict[int, dict[str, Any] | None] = {}  # of the turns still open, by session
-        last, written = 0, False
-        while not written:
-            for window in list(_windows(owner.name, last)):
-                look = _look(window, still_open)
-                if look.turns:
-                    segments = carried(look, said.get(look.session.id)) or remembering.ask(look)
-                    still_open[look.session.id] = _left_open(look, segments)
-                    said[look.session.id] = _said_of_open(look, segments)
-                    replayed.append((window, look, segments))
-                last, done = window.id, done + 1
-                if progress:
-                    progress(done, max(total, done))
+        answers: Answers = {}
+        written = False
+        while not written:  # the talk may go on meanwhile, or something be forgotten: then once more
+            replay = _replay(owner.name, remembering, answers, note)
             with transaction():
-                written = not _windows(owner.name, last).exists()  # else the talk went on meanwhile: follow it
+                written = _is_current(owner.name, replay)
                 if written:
-                    _write(owner.name, replayed, still_open, remembering)
+                    _write(owner.name, replay, remembering)
+        done += Window.select().where(Window.owner == owner.name, Window.id <= replay.last).count()
     return done
 
 
-def _windows(owner: str, after: int) -> Any:
-    return Window.select().where(Window.owner == owner, Window.id > after).order_by(Window.id)
+def _replay(owner: str, remembering: Remembering, answers: Answers, note: Callable[[int], None]) -> _Replay:
+    """Replay an owner's windows; the model is asked only about looks that have no answer yet."""
+    replay = _Replay()
+    said: dict[int, dict[str, Any] | None] = {}  # of the turns still open, by session
+    for number, window in enumerate(_windows(owner), 1):
+        look = _look(window, replay.still_open)
+        if look.turns:
+            key = (window.id, *(turn.id for turn in look.turns))
+            if key not in answers:
+                answers[key] = carried(look, said.get(look.session.id)) or remembering.ask(look)
+            segments = answers[key]
+            replay.still_open[look.session.id] = _left_open(look, segments)
+            said[look.session.id] = _said_of_open(look, segments)
+            replay.looks.append((window, look, segments))
+        replay.last = window.id
+        note(number)
+    return replay
+
+
+def _is_current(owner: str, replay: _Replay) -> bool:
+    """Tell whether nothing came to the windows since, and no turn in them was settled by a person."""
+    newer = Window.select().where(Window.owner == owner, Window.id > replay.last)
+    settled = Turn.select(Turn.id).where(Turn.owner == owner, Turn.settled)
+    return not newer.exists() and {row.id for row in settled}.isdisjoint(_replayed(replay.looks))
+
+
+def _windows(owner: str) -> list[Window]:
+    return list(Window.select().where(Window.owner == owner).order_by(Window.id))
 
 
 def _look(window: Window, still_open: dict[int, list[Turn]]) -> Look:
@@ -75,7 +107,7 @@ def _said_of_open(look: Look, segments: Sequence[Segment]) -> dict[str, Any] | N
     return left_open(look, [segment for segment in segments if numbers.issuperset(segment.turn_ids)], numbers)
 
 
-def _write(owner: str, replayed: Replayed, still_open: dict[int, list[Turn]], remembering: Remembering) -> None:
+def _write(owner: str, replay: _Replay, remembering: Remembering) -> None:
     """Replace an owner's made memories by the replayed ones, in the caller's transaction."""
     derived = (Memory.origin == "made") & Memory.window.is_null(False) & (Memory.status != "forgotten")
     rows = list(Memory.select().where(Memory.owner == owner))
@@ -83,9 +115,11 @@ def _write(owner: str, replayed: Replayed, still_open: dict[int, list[Turn]], re
     links = _links_to_a_persons(made, {row.id for row in rows} - set(made))
     before = set(made)
     Memory.delete().where(Memory.id.in_(before)).execute()
-    Alias.delete().where(Alias.owner == owner, Alias.turn.is_null(False), Alias.turn.in_(_replayed(replayed))).execute()
+    Alias.delete().where(
+        Alias.owner == owner, Alias.turn.is_null(False), Alias.turn.in_(_replayed(replay.looks))
+    ).execute()
     now = remembering.clock.now()
-    for window, look, segments in replayed:
+    for window, look, segments in replay.looks:
         Window.update(compared=False, compare_attempts=0, turn_ids=[turn.id for turn in look.turns]).where(
             Window.id == window.id
         ).execute()
@@ -96,7 +130,7 @@ def _write(owner: str, replayed: Replayed, still_open: dict[int, list[Turn]], re
             supersede(old, new_id)
     _wake(owner)
     _leave(owner, before)
-    for session_id, turns in still_open.items():
+    for session_id, turns in replay.still_open.items():
         if turns:
             Turn.update(state="pending").where(Turn.id.in_([turn.id for turn in turns])).execute()
             Session.update(look_due=True).where(Session.id == session_id).execute()

@@ -11,7 +11,7 @@ from stackmem import sessions
 from stackmem.asking import ATTEMPTS
 from stackmem.compare import Comparing, next_ready, next_uncompared
 from stackmem.converse import give_up_open_turns
-from stackmem.database import lease, scrub_log, transaction
+from stackmem.database import lease, scrub, transaction
 from stackmem.exceptions import StackmemError, TransientError
 from stackmem.forgetting import purge_due
 from stackmem.indexing import IndexHandle, Progress, index_owner, reindex
@@ -90,7 +90,7 @@ class Work:
         if job.kind == "scrub":
             # An index keeps deleted points in its files until it is written anew.
             done = reindex(self.index, progress)
-            scrub_log()
+            scrub()
             return done
         if job.arguments.get("from") == "turns":
             rebuild_from_turns(self.remembering, progress)

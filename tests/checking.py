@@ -1,6 +1,8 @@
 """Claims that must hold of any store, whatever happened to it: checked in the rows and in the index."""
 
+import json
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,29 @@ def rows(home: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return connection.execute(sql, values).fetchall()
     finally:
         connection.close()
+
+
+def execute(home: Path, sql: str, *values: Any) -> None:
+    """Change a store from outside, as when time passes at once."""
+    connection = sqlite3.connect(home / "stackmem.db", timeout=10)
+    try:
+        with connection:
+            connection.execute(sql, values)
+    finally:
+        connection.close()
+
+
+def files_with(home: Path, word: str) -> list[str]:
+    """Return the files under a home folder that hold a word, plain or escaped, the write-ahead log included."""
+    escaped = json.dumps(word)[1:-1]
+    forms = {word.encode(code) for code in ("utf-8", "utf-16-le", "utf-16-be", "shift-jis", "euc-jp")}
+    forms |= {escaped.encode(), escaped.upper().replace("\\U", "\\u").encode()}
+    found = []
+    for path in sorted(home.rglob("*")):
+        with suppress(FileNotFoundError, IsADirectoryError):  # an old generation may go while we look
+            data = path.read_bytes()
+            found += [str(path.relative_to(home))] if any(form in data for form in forms) else []
+    return found
 
 
 def points(home: Path, kind: str = "edge") -> dict[str, str]:

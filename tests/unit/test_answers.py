@@ -118,9 +118,12 @@ def test_things_that_are_no_objects_are_passed_over() -> None:
     assert len(read(GOOD, "x", 5, None, [GOOD])) == 1
 
 
-def test_of_two_hundred_segments_sixty_are_read() -> None:
-    items = [GOOD | {"turn_ids": [number], "summary": f"話{number}"} for number in range(1, 201)]
-    assert [segment.turn_ids for segment in read(*items, count=200)] == [[number] for number in range(1, 61)]
+def test_of_two_hundred_segments_sixty_are_read_and_those_that_name_another_turn() -> None:
+    items = [GOOD | {"turn_ids": [number % 9 + 1]} for number in range(199)]
+    found = read(*items, GOOD | {"turn_ids": [10]}, count=10)
+    assert len(found) == 61
+    assert found[-1].turn_ids == [10]
+    assert len(read(*[GOOD | {"turn_ids": [number]} for number in range(1, 201)], count=200)) == 200
 
 
 @given(st.text() | st.binary().map(lambda data: data.decode("latin-1")), st.integers(1, 40))

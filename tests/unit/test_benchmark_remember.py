@@ -141,7 +141,7 @@ REQUEST = ChatRequest([{"role": "user", "content": "猫" * 10}], "remember", 1.0
 
 def test_tokens_are_the_servers_and_estimated_where_it_reports_none() -> None:
     assert call_of(REQUEST, ChatAnswer("はい", (), 40, 3), 0.5) == Call("remember", 40, 3, 0.5)
-    assert call_of(REQUEST, ChatAnswer("はい"), 0.5) == Call("remember", 10, 2, 0.5, estimated=True)
+    assert call_of(REQUEST, ChatAnswer("はい"), 0.5) == Call("remember", 10, 1, 0.5, estimated=True)
 
 
 class Down:

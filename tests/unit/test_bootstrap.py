@@ -1,6 +1,7 @@
 """Settings in, a runtime out."""
 
 import stat
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.converse import Said
 from stackmem.exceptions import Busy, SettingsError
-from stackmem.models import Turn
+from stackmem.models import Lease, Turn
 from stackmem.ports import Hint
 from tests.fakes import FixedClock
 from tests.scripted import ScriptedServer, say
@@ -131,3 +132,15 @@ def test_the_model_that_is_set_talks_in_the_mode_that_is_set(tmp_path: Path, mod
 
 def test_the_offline_rules_always_call_tools(tmp_path: Path) -> None:
     assert runtime(tmp_path, owns_index=False, tool_mode="json").conversation.thinker.tool_use.mode == "native"
+
+
+@pytest.mark.parametrize(("broker_url", "left"), [("memory://", 0), ("amqp://127.0.0.1", 1)])
+def test_a_dead_owners_leases_do_not_keep_the_next_one_waiting(tmp_path: Path, broker_url: str, left: int) -> None:
+    first = runtime(tmp_path, owns_index=True, broker_url=broker_url)
+    with first.database.connection_context():
+        Lease.create(name="session:1", holder="dead", until=first.clock.now() + timedelta(seconds=60))
+    first.close()
+    second = runtime(tmp_path, owns_index=True, broker_url=broker_url)
+    with second.database.connection_context():
+        assert Lease.select().count() == left
+    second.close()

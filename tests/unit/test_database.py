@@ -1,6 +1,7 @@
 """Opening and migrating a store, and lending work to one worker at a time."""
 
 import contextlib
+import random
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -12,8 +13,8 @@ import peewee
 import pytest
 
 import stackmem
-from stackmem.database import LEASE, Held, _switch_to_wal, lease, migrate, open_database, transaction
-from stackmem.exceptions import Conflict, SettingsError
+from stackmem.database import LEASE, Held, _switch_to_wal, lease, migrate, open_database, scrub, transaction
+from stackmem.exceptions import Conflict, SettingsError, TransientError
 from stackmem.models import TABLES, Lease, Owner, Turn, proxy
 from tests.fakes import FixedClock
 from tests.unit.world import World
@@ -226,3 +227,33 @@ def _in_a_thread(work: Callable[[], None]) -> None:
     thread.start()
     thread.join()
     assert not proxy.is_closed()  # the caller's own connection is untouched
+
+
+def test_a_scrubbed_file_holds_nothing_between_the_cells_of_its_pages(tmp_path: Path) -> None:
+    database, dice = open_database(f"sqlite:///{tmp_path}/stackmem.db"), random.Random(46)
+    word, execute = "キャラメル", proxy.execute_sql
+    with database.connection_context():
+        for number in range(150):  # secure_delete alone leaves the word in a few of these tables
+            with transaction():
+                execute(f"CREATE TABLE t{number} (id INTEGER PRIMARY KEY, a TEXT, b TEXT DEFAULT '')")
+                for row in range(dice.randint(1, 60)):
+                    said = word if dice.random() < 0.15 else "みかん"
+                    execute(f"INSERT INTO t{number} (a) VALUES (?)", (said + "だよ" * dice.randint(1, 60),))
+                    execute(f"UPDATE t{number} SET b = b || ? WHERE id = ?", ("よ" * 40, dice.randint(1, row + 1)))
+                execute(f"UPDATE t{number} SET a = '' WHERE a LIKE ?", (f"%{word}%",))
+        scrub()
+        assert [path.name for path in tmp_path.iterdir() if word.encode() in path.read_bytes()] == []
+        assert execute("SELECT count(*) FROM t0 WHERE a LIKE 'みかん%'").fetchone()[0] > 0
+
+
+def test_a_file_that_is_in_use_is_scrubbed_later(database: Any) -> None:
+    execute = proxy.execute_sql
+    execute("PRAGMA busy_timeout = 1")
+    with contextlib.closing(sqlite3.connect(database.database, isolation_level=None)) as other:
+        for busy, sentence in (("BEGIN IMMEDIATE", "written anew"), ("BEGIN", "is being read")):
+            other.execute(busy)
+            other.execute("SELECT count(*) FROM turn").fetchall()
+            with pytest.raises(TransientError, match=sentence):
+                scrub()
+            other.execute("ROLLBACK")
+    scrub()

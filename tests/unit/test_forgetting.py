@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from stackmem.answers import Decision
+from stackmem.compare import Sides, apply_decisions
 from stackmem.exceptions import NotFound
 from stackmem.exporting import export_lines
 from stackmem.forgetting import PURGE_AFTER, forget, purge_due, undo
@@ -257,3 +259,82 @@ def test_a_neighbour_that_is_forgotten_is_not_read_out(world: World) -> None:
     forget("home", [gone.id], world.clock.now())
     read: Any = world.recall.call("home", None, "read_memory_source", {"memory_ids": [kept.id], "around": 3})
     assert [turn["user"] for turn in read.content["memories"][0]["sources"]] == ["猫はミケだよ"]
+
+
+def test_a_reply_from_its_turns_when_they_were_no_memory_yet_goes_too(world: World) -> None:
+    memory, other = world.memory(SECRET, f"{SECRET}だよ"), world.memory("猫はミケ。", "猫はミケだよ")
+    asked = [world.turn("なんだっけ？", reply, session="later", searched=True) for reply in (SECRET, "猫はミケだよね")]
+    for turn, of in zip(asked, (memory, other), strict=True):
+        hits = [{"memory_id": None, "source_turn_ids": sources_of(of)}]
+        ToolTrace.create(
+            turn=turn, ordinal=0, tool="search_memory", arguments={"query": turn.reply}, hits=hits, duration_ms=1.0
+        )
+    forget("home", [memory.id], world.clock.now(), turns=True, at_once=True)
+    purge_due(world.clock.now())
+    assert "紫キャベツ" not in stored(world)
+    assert [again(turn).reply for turn in asked] == ["", "猫はミケだよね"]
+    assert [row.hits for row in ToolTrace.select().order_by(ToolTrace.id)] == [[], hits]
+
+
+def test_forgotten_while_a_rebuild_asks_the_model_it_is_not_made_again(world: World, model: ScriptedModel) -> None:
+    turns = [world.turn(text, session=text) for text in (f"{SECRET}だよ", "猫はミケだよ")]
+    Session.update(ended_at=world.clock.now()).execute()
+    model.script = lambda _: segments(keep([1], "覚えたこと。"))
+    world.settle()
+    secret = Memory.get(Memory.id.in_([row.memory_id for row in turns[0].memories]))
+    model.script = lambda _: segments(keep([1], f"{SECRET}。"), keep([1], f"{SECRET}と言った。"))
+    asked = len(model.asked)
+
+    def meanwhile(done: int, _: int) -> None:
+        if done == 2 and secret.status == "active":
+            forget("home", [secret.id], world.clock.now(), turns=True, at_once=True)
+            purge_due(world.clock.now())
+            secret.status = "forgotten"
+            model.script = lambda _: segments(keep([1], "もう一度聞かれた。"))
+
+    rebuild_from_turns(world.remembering, meanwhile)
+    assert len(model.asked) == asked + 2  # what was answered is not asked again
+    assert [row.turn_id for row in again(secret).sources] == []
+    assert {turn for row in Memory.select().where(Memory.status == "active") for turn in sources_of(row)} == {
+        turns[1].id
+    }
+    assert states(*turns) == ["skipped", "kept"]
+
+
+def test_forgotten_while_the_model_compares_it_replaces_nothing(world: World) -> None:
+    old, new = world.memory("PCは12万円。", entities=["PC"]), world.memory("PCは13万円。", entities=["PC"])
+    forget("home", [new.id], world.clock.now(), at_once=True)
+    purge_due(world.clock.now())
+    for decision in ("supersedes", "repeats"):
+        given = Decision(id="N1", decision=decision, known="K1", keep="PCは青い。")
+        apply_decisions([given], Sides({"N1": new}, {"K1": old}, {(new.id, old.id)}))
+    assert summaries() == ["PCは12万円。"]
+    assert again(new).summary == ""
+    assert sources_of(new) == []
+
+
+def test_forgotten_while_it_is_embedded_no_vector_of_it_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, other = world.memory(SECRET), world.memory("猫はミケ。")
+    embed = world.index.embedder.embed_documents
+
+    def meanwhile(texts: list[str]) -> Any:
+        forget("home", [memory.id], world.clock.now(), at_once=True)
+        purge_due(world.clock.now())
+        monkeypatch.undo()
+        return embed(texts)
+
+    monkeypatch.setattr(world.index.embedder, "embed_documents", meanwhile)
+    world.settle()
+    assert {row.memory_id for row in MemoryVector.select()} == {other.id}
+    assert world.points() == {other.id: "active"}
+
+
+def test_undoing_soon_after_does_not_wait_for_a_hint_that_was_taken(world: World) -> None:
+    memory = world.memory(SECRET)
+    world.indexed()
+    forget("home", [memory.id], world.clock.now())
+    world.work.sweep()
+    for hint in world.queue.taken():
+        world.work.run(hint)
+    undo("home", [memory.id])
+    assert world.work.sweep() == 1

@@ -328,7 +328,7 @@ def test_two_hundred_segments_lose_no_turn(world: World, model: ScriptedModel) -
     model.script = [segments(*[keep([number % 12], f"話{number}。") for number in range(1, 201)])]
     look(world)
     assert states() == ["kept"] * 10
-    assert Memory.select().count() == len({memory.id for memory in Memory.select()}) == 50
+    assert Memory.select().count() == len({memory.id for memory in Memory.select()}) == 60
 
 
 # --- empty and bad answers -------------------------------------------------------------------------------------------
