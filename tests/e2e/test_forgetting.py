@@ -88,11 +88,10 @@ def tell(home: Path, session: str, *texts: str, **settings: str) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done
 
 
-@pytest.fixture(scope="module", params=["edge:", "local:"])
-def before(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The home folder as every test here begins with it, made by real commands, once."""
-    home = tmp_path_factory.mktemp("before") / "home"
-    told = Told(home, {"index_url": request.param}, home.parent / "export.jsonl")
+def make_before(home: Path, index_url: str) -> Told:
+    """Tell the secret on Monday, recall it on Friday, and take an export."""
+    home.mkdir()
+    told = Told(home, {"index_url": index_url}, home.parent / "export.jsonl")
     tell(home, "monday", TOLD, OTHER, **told.settings)
     tell(home, "friday", ASKED, **told.settings)
     told.run("export", "--output", str(told.export))
@@ -100,13 +99,22 @@ def before(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return told
 
 
-def copy_of(before: Told, home: Path) -> Told:
-    shutil.copytree(before.home, home, dirs_exist_ok=True)
-    return Told(home, before.settings, before.export)
+@pytest.fixture(scope="module")
+def before_edge(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The store that every test on Edge copies."""
+    return make_before(tmp_path_factory.mktemp("before") / "home", "edge:")
+
+
+@pytest.fixture(scope="module")
+def before_local(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The store that every test on local mode copies."""
+    return make_before(tmp_path_factory.mktemp("before") / "home", "local:")
 
 
 def begun(before: Told, home: Path, *, with_server: bool) -> Iterator[Told]:
-    told = copy_of(before, home)
+    """Copy the store, and start a server on it where one is wanted."""
+    shutil.copytree(before.home, home, dirs_exist_ok=True)
+    told = Told(home, before.settings, before.export)
     with told.stack:
         if with_server:
             told.up()
@@ -115,24 +123,22 @@ def begun(before: Told, home: Path, *, with_server: bool) -> Iterator[Told]:
             assert "Traceback" not in told.server.said(), told.server.said()
 
 
-@pytest.fixture(params=["alone", "with a server"])
-def told(request: pytest.FixtureRequest, before: Told, home: Path) -> Iterator[Told]:
-    """Either index, without and with a server."""
-    yield from begun(before, home, with_server=request.param == "with a server")
-
-
 @pytest.fixture
-def crossed(before: Told, home: Path) -> Iterator[Told]:
-    """Edge with a server, local mode without: where more combinations would show nothing new."""
-    yield from begun(before, home, with_server=before.kind == "edge")
-
-
-@pytest.fixture
-def edge(before: Told, home: Path) -> Iterator[Told]:
+def edge(before_edge: Told, home: Path) -> Iterator[Told]:
     """A server on Edge."""
-    if before.kind != "edge":
-        pytest.skip("This does not depend on the index: Edge is enough.")
-    yield from begun(before, home, with_server=True)
+    yield from begun(before_edge, home, with_server=True)
+
+
+@pytest.fixture
+def local(before_local: Told, home: Path) -> Iterator[Told]:
+    """Local mode without a server."""
+    yield from begun(before_local, home, with_server=False)
+
+
+@pytest.fixture(params=["edge", "local"], ids=["Edge with a server", "local mode alone"])
+def crossed(request: pytest.FixtureRequest) -> Told:
+    """Both shapes, crossed: more combinations would show nothing new."""
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
 
 
 def answers(server: RunningServer, memory_id: str) -> str:
@@ -148,25 +154,25 @@ def answers(server: RunningServer, memory_id: str) -> str:
 # --- for good --------------------------------------------------------------------------------------------------------
 
 
-def test_with_its_words_it_is_in_no_file_and_no_answer_and_nothing_brings_it_back(told: Told) -> None:
-    identity = told.secret_id
-    held = files_with(told.home, SECRET)
+def test_with_its_words_it_is_in_no_file_and_no_answer_and_nothing_brings_it_back(crossed: Told) -> None:
+    identity = crossed.secret_id
+    held = files_with(crossed.home, SECRET)
     assert any("stackmem.db" in path for path in held), held
     assert any(path.startswith("index") for path in held), held  # else the search for it in files would prove nothing
-    said = told.run("memories", "forget", identity, "--turns", "--now")
+    said = crossed.run("memories", "forget", identity, "--turns", "--now")
     assert SECRET in said
     assert "Deleted for good." in said
-    assert files_with(told.home, SECRET) == []
-    assert rows(told.home, "SELECT status, topic || summary, purge_at FROM memory WHERE id = ?", identity) == [
+    assert files_with(crossed.home, SECRET) == []
+    assert rows(crossed.home, "SELECT status, topic || summary, purge_at FROM memory WHERE id = ?", identity) == [
         ("forgotten", "", None)
     ]
 
-    told.run("reindex")
-    assert "富士通" in told.run("reindex", "--from", "turns") + told.run("memories", "list")
-    taken = command(told.home, "import", str(told.export), **told.settings)
+    crossed.run("reindex")
+    assert "富士通" in crossed.run("reindex", "--from", "turns") + crossed.run("memories", "list")
+    taken = command(crossed.home, "import", str(crossed.export), **crossed.settings)
     assert taken.returncode == 0, taken
     assert "1 memory was forgotten here and is not brought back." in taken.stderr
-    server = told.restarted()
+    server = crossed.restarted()
     found = answers(server, identity)
     assert SECRET not in found
     assert "富士通のノートPC" in found
@@ -174,9 +180,9 @@ def test_with_its_words_it_is_in_no_file_and_no_answer_and_nothing_brings_it_bac
     server.post("/v1/sessions/sunday/close")
     server.settle()
     assert SECRET not in server.said()
-    told.stopped()
-    assert files_with(told.home, SECRET) == []
-    check_store(told.home, TURNS + 1, told.kind)
+    crossed.stopped()
+    assert files_with(crossed.home, SECRET) == []
+    check_store(crossed.home, TURNS + 1, crossed.kind)
 
 
 def test_without_its_words_they_stay_but_are_never_remembered_again(edge: Told) -> None:
