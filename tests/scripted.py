@@ -22,6 +22,10 @@ from typing import Any, Literal, Self
 _ids = count(1)
 
 
+# Of a stream: bytes as they are, JSON as one event's data, or what must be set before the stream goes on.
+Part = bytes | dict[str, Any] | threading.Event
+
+
 @dataclass(frozen=True)
 class Answer:
     """One answer. ``completion`` (a message of the assistant) can be streamed; ``body`` is sent as it is."""
@@ -33,6 +37,7 @@ class Answer:
     delay_s: float = 0.0
     interval_s: float | None = None  # between single bytes, the headers' too
     end: Literal["whole", "reset", "never"] = "whole"
+    events: Sequence["Part"] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,21 @@ def drip(body: bytes, interval: float) -> Answer:
 def reset() -> Answer:
     """Send half a body, then reset the connection."""
     return replace(say("これは届かない"), end="reset")
+
+
+def sse(*parts: Part, end: Literal["whole", "reset"] = "whole") -> Answer:
+    """Answer with a stream of server-sent events, asked for or not; ``DONE`` is not added."""
+    return Answer(events=parts, end=end)
+
+
+def delta(text: str | None = None, /, **more: Any) -> dict[str, Any]:
+    """Return a chunk of a stream: content, and more keys of the delta; ``finish_reason`` stands beside it."""
+    reason = more.pop("finish_reason", None)
+    words = {} if text is None else {"content": text}
+    return {"choices": [{"index": 0, "delta": words | more, "finish_reason": reason}]}
+
+
+DONE = b"data: [DONE]\n\n"
 
 
 def hang() -> Answer:
@@ -201,6 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.end == "never":
             self.scripted.stopping.wait()
             self.close_connection = True
+        elif answer.events is not None:
+            self._send_events(answer.events, answer.end == "reset")
         elif answer.completion is not None and isinstance(value, dict) and value.get("stream"):
             self._stream(answer.completion, value)
         else:
@@ -232,6 +254,19 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             self.wfile.write(data[position : position + 1])
+
+    def _send_events(self, parts: Sequence[Part], then_reset: bool) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        self.close_connection = True
+        for part in parts:
+            if isinstance(part, threading.Event):
+                while not part.wait(0.01):
+                    if self.scripted.stopping.is_set():
+                        return
+            else:
+                self.wfile.write(part if isinstance(part, bytes) else b"data: " + json.dumps(part).encode() + b"\n\n")
+        if then_reset:
+            self._reset()
 
     def _stream(self, message: dict[str, Any], request: dict[str, Any]) -> None:
         self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
