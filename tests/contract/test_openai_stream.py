@@ -12,7 +12,7 @@ from stackmem.circuit import Circuit
 from stackmem.exceptions import ContentRefused, PermanentError, TransientError
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, ToolCall
 from tests.contract.chatting import CALL_TEXT, HELLO, KEY, READ, SAID, SEARCH, YES, ask, bodies, chatting, native
-from tests.scripted import DONE, Answer, call, content, delta, drip, error, hang, raw, reset, sse
+from tests.scripted import DONE, Answer, call, content, delta, drip, error, hang, raw, sse
 
 USAGE = {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
 END = (delta(finish_reason="stop"), USAGE, DONE)
@@ -247,7 +247,7 @@ def test_refused_parameters_are_changed_as_for_a_whole_answer() -> None:
         (error(429, "余额不足"), PermanentError, "wants to be paid"),
         (error(400, {"error": {"code": "data_inspection_failed", "message": "x"}}), ContentRefused, "these words"),
         (sse(b'data: {"error": {"message": "Incorrect key", "code": 401}}\n\n'), PermanentError, "_API_KEY"),
-        (sse(b'event: error\ndata: {"code": 400, "message": "DataInspectionFailed"}\n\n'), TransientError, "failed"),
+        (sse(b'event: error\ndata: {"code": 400, "message": "DataInspectionFailed"}\n\n'), ContentRefused, "words"),
         (sse(delta("は"), b'error: {"message": "out of memory"}\n\n'), TransientError, "out of memory"),
         (sse(delta("は"), {"errors": {"message": "slow down", "code": 429}}), TransientError, "over its rate"),
         (sse(delta(finish_reason="content_filter"), DONE), ContentRefused, "these words"),
@@ -265,7 +265,15 @@ def test_errors_before_and_inside_a_stream_are_of_the_same_types(answer: Answer,
 
 
 @pytest.mark.parametrize(
-    "problem", [error(500, "down"), reset(), raw({"choices": None}), sse(), sse(DONE), sse(delta(role="assistant"))]
+    "problem",
+    [
+        error(500, "down"),
+        sse(end="reset"),
+        raw({"choices": None}),
+        sse(),
+        sse(DONE),
+        sse(delta(role="assistant")),
+    ],
 )
 def test_a_failure_before_the_first_piece_is_tried_once_more_in_a_live_turn(problem: Answer) -> None:
     with chatting([problem, YES]) as (chat, server):
