@@ -20,6 +20,7 @@ OnSentence = Callable[[str], None]
 _OPENING_LIMIT = 500  # characters before the reply's text; more is no reply of ours
 _TAG_LENGTH = 24  # characters of the longest tag, and some
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
+_HIDDEN = re.compile(r"</?think|<tool_call|<function", re.IGNORECASE)  # is cut out of replies, with what follows
 _OTHER_KEY = r'"(?:emotion|action)"\s*+:\s*+"[^"\\<]*+"\s*+,\s*+'
 _NO_SEARCH = r'(?P<no_search>"search"\s*+:\s*+null\s*+,\s*+)'
 _OPENING = re.compile(rf'(?:```(?:json)?\s*+)?\{{\s*+(?:{_OTHER_KEY}|{_NO_SEARCH})*+"reply"\s*+:\s*+"')
@@ -51,10 +52,12 @@ class ReplyDecoder:
 
     def feed(self, piece: str) -> list[str]:
         """Take a piece of the answer; return the sentences that are whole now, with the white space before them."""
+        if self._is_closed or len(self._text.rstrip()) > self._limit:
+            return []
         self._held += piece
         if not self._is_inside:
             self._find_reply()
-        if not self._is_inside or self._is_closed or len(self._text.rstrip()) > self._limit:
+        if not self._is_inside or self._is_closed:
             return []
         self._read_text()
         return self._new_sentences()
@@ -95,12 +98,13 @@ class ReplyDecoder:
     def _new_sentences(self) -> list[str]:
         if self._text.startswith(("{", "[", "```")):  # an answer inside the answer
             return []
-        found = []
-        while (end := end_of_sentence(self._text, self._taken)) is not None and end <= self._limit:
+        hidden = _HIDDEN.search(self._text, self._taken)
+        last, found = min(self._limit, hidden.start() if hidden else self._limit), []
+        while (end := end_of_sentence(self._text, self._taken)) is not None and end <= last:
             found.append(self._text[self._taken : end])
             self._taken = end
         rest = self._text[self._taken :].rstrip() if self._is_closed else ""
-        if rest and self._taken + len(rest) <= self._limit:
+        if rest and self._taken + len(rest) <= last:
             found.append(rest)
         return found
 
@@ -133,7 +137,7 @@ class Speech:
 
     def stored(self, reply: str) -> str:
         """Return what is stored for the last answer's reply ("" where there is none): it begins with what was said."""
-        whole = cut_at_sentence((self._before + reply).strip(), self._limit)
+        whole = cut_at_sentence((self._before + reply).strip(), self._limit).rstrip()
         return whole if whole.startswith(self.said) else self.said
 
     def finish(self, reply: str) -> None:

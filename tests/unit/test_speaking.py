@@ -115,6 +115,10 @@ def test_where_the_json_says_whether_to_search_nothing_leaves_before_it_says_no(
         (r"い\u0000。う", ["い\ufffd。", "う"]),
         (r"あ。い\ud83d。う。え", ["あ。"]),  # half a character: what follows waits for the end
         (r"あ。い\x。う。え", ["あ。"]),
+        ("あ。<think>い。う。</think>え。", ["あ。"]),
+        ("あ。</THINK>い。う。", ["あ。"]),
+        (r"あ。<tool_call>{\"name\": 1。}い。う", ["あ。"]),
+        ("1 < 2。a<b。", ["1 < 2。", "a<b。"]),
         ("あ。い\nう。え", ["あ。"]),
         ('あ。彼は"はい"と。言った。', ["あ。"]),  # quotation marks that are not escaped
         ("  あ。 い。 ", ["あ。", " い。"]),
