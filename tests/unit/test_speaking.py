@@ -134,6 +134,7 @@ def test_no_more_than_the_limit_leaves_and_it_ends_with_a_sentence() -> None:
     assert left(form(text), limit=20) == ["123456789。"] * 2
     assert left(form(text), limit=9) == []
     assert left(form("文の終わりがない" * 9), limit=20) == []
+    assert left(form("12345。6" + " " * 9), limit=8) == ["12345。", "6"]  # white space at the end does not count
 
 
 # --- one turn --------------------------------------------------------------------------------------------------------
