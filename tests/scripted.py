@@ -134,6 +134,7 @@ class ScriptedServer:
         self._open: set[socket.socket] = set()
         self.stopping = threading.Event()
         self.requests: list[Recorded] = []
+        self.connections = 0  # so far
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._http.scripted = self  # type: ignore[attr-defined]
         self._http.daemon_threads = False  # so that closing waits for every handler
@@ -171,6 +172,7 @@ class ScriptedServer:
     def opened(self, connection: socket.socket) -> None:
         """Note an open connection."""
         with self._lock:
+            self.connections += 1
             self._open.add(connection)
 
     def closed(self, connection: socket.socket) -> None:
@@ -256,17 +258,21 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data[position : position + 1])
 
     def _send_events(self, parts: Sequence[Part], then_reset: bool) -> None:
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
-        self.close_connection = True
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        self.wfile.write(head)
         for part in parts:
             if isinstance(part, threading.Event):
                 while not part.wait(0.01):
                     if self.scripted.stopping.is_set():
+                        self.close_connection = True
                         return
             else:
-                self.wfile.write(part if isinstance(part, bytes) else b"data: " + json.dumps(part).encode() + b"\n\n")
+                data = part if isinstance(part, bytes) else b"data: " + json.dumps(part).encode() + b"\n\n"
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
         if then_reset:
             self._reset()
+        else:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _stream(self, message: dict[str, Any], request: dict[str, Any]) -> None:
         self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")

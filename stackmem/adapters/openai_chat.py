@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -102,10 +102,12 @@ class OpenAIChat:
         while True:
             error: StackmemError
             incoming, is_begun = Incoming(), False
+            coming = self._post(request, course, deadline, incoming)
             try:
-                for piece in self._post(request, course, deadline, incoming):
-                    is_begun = True
-                    yield piece
+                while not incoming.done and (piece := next(coming, None)) is not None:
+                    if piece:
+                        is_begun = True
+                        yield piece
                 answer, thought = read_completion(incoming.value(), request)
             except Refused as refused:
                 if not is_begun and course.changed_after(refused):
@@ -116,6 +118,8 @@ class OpenAIChat:
             else:
                 self._dialect = course.dialect.after_thinking_aloud() if thought else course.dialect
                 yield answer
+                with suppress(TransientError):  # read to its end, the connection can be used again
+                    list(coming)
                 return
             if is_begun or not course.worth_another_try(error, deadline):
                 raise error
@@ -150,9 +154,9 @@ class OpenAIChat:
         """Yield the pieces in the chunks; gives up at the deadline: no thread reads a dripping body for ever."""
         for chunk in chunks:
             yield from incoming.feed(chunk)
-            self._left(deadline)
             if incoming.done:
-                return
+                yield ""  # so that nobody waits for the end behind the end
+            self._left(deadline)
             if incoming.size > _BODY_LIMIT:
                 raise self._complaints.unreachable()
         yield from incoming.feed(b"\n")  # the last line may have no end
@@ -174,7 +178,7 @@ def _pump(
         with closing(attempts):
             for item in attempts:
                 said.put(item)
-                if given_up.is_set():
+                if given_up.is_set() and not isinstance(item, ChatAnswer):
                     return
     except Exception as exc:  # the thread's edge: raised again by the one who waits
         said.put(exc)

@@ -319,6 +319,18 @@ def test_a_stream_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
         streamed(chat)
 
 
+def test_the_answer_is_there_at_done_and_the_connection_is_used_again() -> None:
+    answered = threading.Event()
+    with chatting([sse(delta("はい"), *END, answered), YES]) as (chat, server):
+        assert streamed(chat)[1] == ChatAnswer("はい", (), 11, 7)
+        answered.set()
+        for thread in threading.enumerate():
+            if thread.name == "chat":
+                thread.join(20)
+        assert chat.complete(request()).content == SAID
+        assert (len(server.requests), server.connections) == (2, 1)
+
+
 def test_an_abandoned_stream_is_closed() -> None:
     def endless(_: Any) -> Answer:
         return drip(b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n' * 1000, 0.001)
