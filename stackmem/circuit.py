@@ -1,7 +1,8 @@
 """After a model kept a turn waiting for nothing, the next turns are spared the wait for a few seconds."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from stackmem.exceptions import TransientError
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest
@@ -20,16 +21,25 @@ class Circuit:
 
     def complete(self, request: ChatRequest) -> ChatAnswer:
         """Return the model's answer; raises TransientError at once while the circuit is open."""
+        with self._watched():
+            return self._model.complete(request)
+
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        """Yield what the model says; raises TransientError at once while the circuit is open."""
+        with self._watched():
+            yield from self._model.stream(request)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
         started = self._now_s()
         if started < self._open_until:
             raise TransientError("The chat model did not answer a moment ago; it is asked again in a few seconds.")
         try:
-            answer = self._model.complete(request)
+            yield
         except TransientError:
             self._failed(self._now_s() - started)
             raise
         self._failures = 0
-        return answer
 
     def _failed(self, waited_s: float) -> None:
         if waited_s >= SLOW_S:

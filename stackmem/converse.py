@@ -15,7 +15,8 @@ from stackmem.looks import LOOK_AFTER, unlooked
 from stackmem.models import Session, ToolTrace, Turn
 from stackmem.ports import Clock, Hint, Queue, ToolCall
 from stackmem.recall import ToolResult
-from stackmem.text import clean, clean_json, cut_at_sentence
+from stackmem.speaking import OnSentence, Speech
+from stackmem.text import clean, clean_json
 from stackmem.thinking import Deadline, Thinker, Thought
 
 POLL = 0.1  # seconds between looks at a turn that another request is answering
@@ -42,11 +43,20 @@ class Conversation:
     queue: Queue
     turn_timeout_s: float
 
-    def turn(self, said: Said) -> Turn:
+    def turn(self, said: Said, on_sentence: OnSentence | None = None) -> Turn:
         """Store the words, answer them, store the answer; return the stored turn.
 
+        ``on_sentence`` gets the reply in sentences, each once, in order, the first ones before the model has said the
+        rest; joined they are the stored reply, whatever that is (a fallback line, an earlier answer under this key).
+        A model that breaks off after something was handed over leaves that as the reply; it is not degraded.
         Raises InvalidInput for empty words; a model that is down is no error: the reply is a fallback line.
         """
+        speech = Speech(on_sentence, self.thinker.persona.reply_characters * 3)
+        turn = self._answered(said, speech)
+        speech.finish(turn.reply)
+        return turn
+
+    def _answered(self, said: Said, speech: Speech) -> Turn:
         started = time.perf_counter()
         deadline = Deadline(self.turn_timeout_s)
         turn, is_new = self._open(said)
@@ -54,7 +64,7 @@ class Conversation:
             turn = self._answered_elsewhere(turn, deadline)
             if turn.state != "open":
                 return turn
-        thought = self.thinker.think(turn, deadline)
+        thought = self.thinker.think(turn, deadline, speech)
         return self._store(turn, thought, started)
 
     def _open(self, said: Said) -> tuple[Turn, bool]:
@@ -93,7 +103,7 @@ class Conversation:
     def _store(self, turn: Turn, thought: Thought, started: float) -> Turn:
         """Store reply, state and trace in one transaction; then hint that there may be something to remember."""
         raw, persona = thought.reply, self.thinker.persona
-        reply = cut_at_sentence(clean(raw.reply).strip(), persona.reply_characters * 3) if raw else ""
+        reply = thought.speech.stored(clean(raw.reply).strip() if raw else "")
         turn.reply = reply or persona.fallback_line(turn.id)
         turn.emotion = _known(raw.emotion if raw else "", persona.emotions, "neutral")
         turn.action = _known(raw.action if raw else "", persona.actions, "none")

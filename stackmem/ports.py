@@ -70,6 +70,15 @@ class ChatModel(Protocol):
         """
         ...
 
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        """Yield the content in pieces as they come (none at all is fine), then the whole answer, which is the last.
+
+        A piece is any number of whole characters as the model wrote them: JSON, thinking and calls in words included.
+        No piece comes after a tool call has begun. Raises what ``complete`` raises, also after some pieces; closing
+        the iterator gives the call up.
+        """
+        ...
+
 
 # --- embedding and index ---------------------------------------------------------------------------------------------
 

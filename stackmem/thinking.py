@@ -15,6 +15,7 @@ from stackmem.persona import Persona, render, tools
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, ToolCall
 from stackmem.reading import RawReply, read_json, read_reply
 from stackmem.recall import Recall, ToolResult
+from stackmem.speaking import Speech
 from stackmem.text import clean_json
 from stackmem.tool_mode import ToolMode, ToolUse
 
@@ -40,6 +41,7 @@ class Deadline:
 class Thought:
     """What the model said, the tools it used, what it cost."""
 
+    speech: Speech
     reply: RawReply | None = None  # None: the model did not answer
     calls: list[tuple[ToolCall, ToolResult, float]] = field(default_factory=list)  # with milliseconds
     model_calls: int = 0
@@ -61,13 +63,14 @@ class Thinker:
     prompt_tokens: int
     tool_use: ToolUse = field(default_factory=lambda: ToolUse("native"))
 
-    def think(self, turn: Turn, deadline: Deadline) -> Thought:
+    def think(self, turn: Turn, deadline: Deadline, speech: Speech) -> Thought:
         """Return how the turn is answered; a model that is down is no error, its ``reply`` is None."""
-        history, thought = recent_turns(turn), Thought()
+        history, thought = recent_turns(turn), Thought(speech)
         try:
             self._answer_without_refused(turn, history, thought, deadline)
         except (TransientError, PermanentError) as exc:
-            log.warning("turn %s: the chat model did not answer: %s", turn.id, exc)
+            how = "broke off; the reply is what was said" if speech.said else "did not answer"
+            log.warning("turn %s: the chat model %s: %s", turn.id, how, exc)
         return thought
 
     def _answer_without_refused(
@@ -83,8 +86,8 @@ class Thinker:
             try:
                 self._answer(turn, left, thought, deadline)
             except ContentRefused as exc:
-                if thought.calls:
-                    raise  # it is in what the tools found
+                if thought.calls or thought.speech.said:
+                    raise  # it is in what the tools found, or in the answer itself
                 log.warning("turn %s: %s", turn.id, exc)
             else:
                 thought.withheld = list(history[len(left) :])
@@ -153,7 +156,7 @@ class Thinker:
         thought.model_calls += 1
         request = ChatRequest(messages, "turn", min(self.chat_timeout_s, left), tools=offered or (), json_schema=schema)
         try:
-            answer = self.chat.complete(request)
+            answer = thought.speech.ask(self.chat, request, after_search=schema is _SEARCH_OR_REPLY)
         finally:
             thought.model_ms += (time.perf_counter() - started) * 1000
         thought.prompt_tokens += answer.prompt_tokens

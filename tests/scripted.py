@@ -22,6 +22,10 @@ from typing import Any, Literal, Self
 _ids = count(1)
 
 
+# Of a stream: bytes as they are, JSON as one event's data, or what must be set before the stream goes on.
+Part = bytes | dict[str, Any] | threading.Event
+
+
 @dataclass(frozen=True)
 class Answer:
     """One answer. ``completion`` (a message of the assistant) can be streamed; ``body`` is sent as it is."""
@@ -33,6 +37,7 @@ class Answer:
     delay_s: float = 0.0
     interval_s: float | None = None  # between single bytes, the headers' too
     end: Literal["whole", "reset", "never"] = "whole"
+    events: Sequence["Part"] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,21 @@ def reset() -> Answer:
     return replace(say("これは届かない"), end="reset")
 
 
+def sse(*parts: Part, end: Literal["whole", "reset"] = "whole") -> Answer:
+    """Answer with a stream of server-sent events, asked for or not; ``DONE`` is not added."""
+    return Answer(events=parts, end=end)
+
+
+def delta(text: str | None = None, /, **more: Any) -> dict[str, Any]:
+    """Return a chunk of a stream: content, and more keys of the delta; ``finish_reason`` stands beside it."""
+    reason = more.pop("finish_reason", None)
+    words = {} if text is None else {"content": text}
+    return {"choices": [{"index": 0, "delta": words | more, "finish_reason": reason}]}
+
+
+DONE = b"data: [DONE]\n\n"
+
+
 def hang() -> Answer:
     """Take the request and never answer."""
     return Answer(end="never")
@@ -114,6 +134,7 @@ class ScriptedServer:
         self._open: set[socket.socket] = set()
         self.stopping = threading.Event()
         self.requests: list[Recorded] = []
+        self.connections = 0  # so far
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._http.scripted = self  # type: ignore[attr-defined]
         self._http.daemon_threads = False  # so that closing waits for every handler
@@ -151,6 +172,7 @@ class ScriptedServer:
     def opened(self, connection: socket.socket) -> None:
         """Note an open connection."""
         with self._lock:
+            self.connections += 1
             self._open.add(connection)
 
     def closed(self, connection: socket.socket) -> None:
@@ -201,6 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.end == "never":
             self.scripted.stopping.wait()
             self.close_connection = True
+        elif answer.events is not None:
+            self._send_events(answer.events, answer.end == "reset")
         elif answer.completion is not None and isinstance(value, dict) and value.get("stream"):
             self._stream(answer.completion, value)
         else:
@@ -232,6 +256,23 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             self.wfile.write(data[position : position + 1])
+
+    def _send_events(self, parts: Sequence[Part], then_reset: bool) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        self.wfile.write(head)
+        for part in parts:
+            if isinstance(part, threading.Event):
+                while not part.wait(0.01):
+                    if self.scripted.stopping.is_set():
+                        self.close_connection = True
+                        return
+            else:
+                data = part if isinstance(part, bytes) else b"data: " + json.dumps(part).encode() + b"\n\n"
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        if then_reset:
+            self._reset()
+        else:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _stream(self, message: dict[str, Any], request: dict[str, Any]) -> None:
         self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")

@@ -14,16 +14,15 @@ from stackmem.text import clean
 NO_ANSWER = 200  # the status of a Refused that came as a success
 
 
-def read_completion(body: bytes, request: ChatRequest) -> tuple[ChatAnswer, bool]:
-    """Return the answer in a response's body, and whether the model was thinking aloud.
+def read_completion(value: dict[str, Any], request: ChatRequest) -> tuple[ChatAnswer, bool]:
+    """Return the answer in a response (a completion as one JSON object), and whether the model was thinking aloud.
 
     Raises Refused where there is no answer in it, ContentRefused where the service held it back.
     """
-    value = _object(body)
     choice = _first_choice(value)
     message: dict[str, Any] = choice["message"]
-    spoken = clean(_text(message.get("content")))
-    reasoning = clean(_text(message.get("reasoning_content") or message.get("reasoning")))
+    spoken = clean(text_of(message.get("content")))
+    reasoning = clean(text_of(message.get("reasoning_content") or message.get("reasoning")))
     names = [tool["function"]["name"] for tool in request.tools]
     content = strip_thinking(spoken)
     native = list(_native_calls(message, names))
@@ -40,7 +39,8 @@ def read_completion(body: bytes, request: ChatRequest) -> tuple[ChatAnswer, bool
     return ChatAnswer(content, calls, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")), thought
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a body is; {} for another JSON. Raises Refused where it is none."""
     text = body.decode(errors="replace")
     try:
         value = json.loads(text)
@@ -63,10 +63,10 @@ def _first_choice(value: dict[str, Any]) -> dict[str, Any]:
     raise Refused(code if isinstance(code, int) and 400 <= code < 600 else 500, value)
 
 
-def _text(content: Any) -> str:
+def text_of(content: Any) -> str:
     """Return content as text: a string, a list of parts, or null."""
     if isinstance(content, list):
-        return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
+        return "".join(text_of(part.get("text")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
 
 

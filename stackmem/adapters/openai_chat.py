@@ -6,14 +6,17 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from stackmem.adapters.openai_answer import read_completion
+from stackmem.adapters.openai_course import Course
 from stackmem.adapters.openai_errors import Complaints, Refused
 from stackmem.adapters.openai_request import Dialect, body_of
+from stackmem.adapters.openai_stream import Incoming
 from stackmem.exceptions import SettingsError, StackmemError, TransientError
 from stackmem.ports import ChatAnswer, ChatRequest
 
@@ -22,9 +25,6 @@ if TYPE_CHECKING:
 
 
 _BODY_LIMIT = 8_000_000  # bytes; an answer is a few thousand
-_PAUSE_S = 0.2  # before a failed request is tried again, where the server asks for no other
-# How often each may be changed in one call. Three ways to switch thinking off and three formats make two changes.
-_CHANGES = {"plain": 1, "format": 2, "thinking": 2, "arguments": 1}
 
 
 class OpenAIChat:
@@ -57,17 +57,15 @@ class OpenAIChat:
 
         Raises TransientError, PermanentError, or ContentRefused where the words are what the service objects to.
         """
-        deadline = time.monotonic() + request.timeout_s
-        answer: Future[ChatAnswer] = Future()
-        work = threading.Thread(
-            target=_settle, args=(answer, lambda: self._attempts(request, deadline)), name="chat", daemon=True
-        )
-        # A thread, because no time-out of a socket bounds a name look-up, or a server that sends a byte a second.
-        work.start()
-        try:
-            return answer.result(request.timeout_s)
-        except TimeoutError:
-            raise self._complaints.too_slow() from None
+        return next(item for item in self._in_time(request, streamed=False) if isinstance(item, ChatAnswer))
+
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        """Yield the content in pieces, then the whole answer, all of it within ``request.timeout_s``.
+
+        Raises what ``complete`` raises; after the first piece nothing is tried again. Where the server does not
+        stream, the answer comes without pieces.
+        """
+        return self._in_time(request, streamed=True)
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
@@ -76,35 +74,66 @@ class OpenAIChat:
         if client is not None:
             client.close()
 
-    def _attempts(self, request: ChatRequest, deadline: float) -> ChatAnswer:
+    def _in_time(self, request: ChatRequest, *, streamed: bool) -> Iterator[str | ChatAnswer]:
+        """Yield what the attempts bring until the time is over."""
+        deadline = time.monotonic() + request.timeout_s
+        said: SimpleQueue[str | ChatAnswer | Exception] = SimpleQueue()
+        given_up = threading.Event()
+        attempts = self._attempts(request, deadline, streamed)
+        # A thread, because no time-out of a socket bounds a name look-up, or a server that sends a byte a second.
+        threading.Thread(target=_pump, args=(attempts, said, given_up), name="chat", daemon=True).start()
+        item: str | ChatAnswer | Exception = ""
+        try:
+            while not isinstance(item, ChatAnswer):
+                item = said.get(timeout=max(deadline - time.monotonic(), 0))
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        except Empty:
+            raise self._complaints.too_slow() from None
+        finally:
+            given_up.set()
+
+    def _attempts(
+        self, request: ChatRequest, deadline: float, streamed: bool
+    ) -> Generator[str | ChatAnswer, None, None]:
         """Ask until there is an answer, or a problem that neither another dialect nor another try helps against."""
-        course = _Course(self._dialect, request, self._extra_body is not None)
+        course = Course(self._dialect, request, self._extra_body is not None, streamed)
         while True:
             error: StackmemError
+            incoming, is_begun = Incoming(), False
+            coming = self._post(request, course, deadline, incoming)
             try:
-                answer, thought = read_completion(self._post(request, course, deadline), request)
+                while not incoming.done and (piece := next(coming, None)) is not None:
+                    if piece:
+                        is_begun = True
+                        yield piece
+                answer, thought = read_completion(incoming.value(), request)
             except Refused as refused:
-                if course.changed_after(refused):
+                if not is_begun and course.changed_after(refused):
                     continue
                 error = self._complaints.refused(refused)
             except TransientError as broken:
                 error = broken
             else:
                 self._dialect = course.dialect.after_thinking_aloud() if thought else course.dialect
-                return answer
-            if not course.worth_another_try(error, deadline):
+                yield answer
+                with suppress(TransientError):  # read to its end, the connection can be used again
+                    list(coming)
+                return
+            if is_begun or not course.worth_another_try(error, deadline):
                 raise error
 
-    def _post(self, request: ChatRequest, course: "_Course", deadline: float) -> bytes:
-        """Return the body of one successful response. Raises Refused, or TransientError where there is none."""
+    def _post(self, request: ChatRequest, course: Course, deadline: float, incoming: Incoming) -> Iterator[str]:
+        """Let one successful response come in, and yield its pieces. Raises Refused, or TransientError for none."""
         import httpx2  # openai's own HTTP client; neither is imported before the first call (0.7 s)
         import openai
 
-        body = body_of(request, course.dialect, self._extra_body, course.plain)
+        body = body_of(request, course.dialect, self._extra_body, course.plain, course.streamed)
         try:
             completions: Any = self._connected().chat.completions.with_streaming_response
             with completions.create(model=self.name, timeout=self._left(deadline), **body) as response:
-                return self._read(response.iter_bytes(), deadline)
+                yield from self._read(response.iter_bytes(), incoming, deadline)
         except openai.APIStatusError as exc:
             raise Refused(exc.status_code, exc.response.text, exc.response.headers) from None  # it may echo the key
         except (openai.APITimeoutError, httpx2.TimeoutException) as exc:
@@ -121,15 +150,18 @@ class OpenAIChat:
                 self._client = openai.OpenAI(base_url=self._base_url, api_key=key, max_retries=0)
             return self._client
 
-    def _read(self, chunks: Iterable[bytes], deadline: float) -> bytes:
-        """Return the chunks joined; gives up at the deadline, so that no thread reads a dripping body for ever."""
-        body = bytearray()
+    def _read(self, chunks: Iterable[bytes], incoming: Incoming, deadline: float) -> Iterator[str]:
+        """Yield the pieces in the chunks; gives up at the deadline: no thread reads a dripping body for ever."""
         for chunk in chunks:
-            body += chunk
+            yield from incoming.feed(chunk)
+            if incoming.done:
+                yield ""  # so that nobody waits for the end behind the end
             self._left(deadline)
-            if len(body) > _BODY_LIMIT:
+            if incoming.size > _BODY_LIMIT:
                 raise self._complaints.unreachable()
-        return bytes(body)
+        yield from incoming.feed(b"\n")  # the last line may have no end
+        if incoming.broke_off:
+            raise self._complaints.unreachable()
 
     def _left(self, deadline: float) -> float:
         left = deadline - time.monotonic()
@@ -138,45 +170,18 @@ class OpenAIChat:
         return left
 
 
-class _Course:
-    """What one call has tried so far."""
-
-    def __init__(self, dialect: Dialect, request: ChatRequest, own_extra_body: bool):
-        self.dialect = dialect
-        self.plain = False  # without a response format
-        self._request = request
-        self._own_extra_body = own_extra_body
-        self._left = dict(_CHANGES)
-        self._may_try_again = request.purpose == "turn"  # background work is tried again by its queue
-
-    def changed_after(self, refused: Refused) -> bool:
-        """Change the dialect so that the server may accept it; False where nothing is left to change."""
-        change = self.dialect.after(refused, self._request, self._own_extra_body)
-        if change is None or not self._left[change[0]]:
-            return False
-        kind, self.dialect = change
-        self._left[kind] -= 1
-        self.plain = self.plain or kind == "plain"
-        return True
-
-    def worth_another_try(self, error: StackmemError, deadline: float) -> bool:
-        """Wait as long as the server asks and return True, once, where half of the time is left after that."""
-        if not (self._may_try_again and isinstance(error, TransientError)):
-            return False
-        self._may_try_again = False
-        pause_s = _PAUSE_S if error.retry_after_s is None else error.retry_after_s
-        if deadline - time.monotonic() - pause_s < self._request.timeout_s / 2:
-            return False
-        time.sleep(pause_s)
-        return True
-
-
-def _settle(answer: "Future[ChatAnswer]", work: Callable[[], ChatAnswer]) -> None:
-    """Put what the work returns, or raises, where the waiting thread finds it."""
+def _pump(
+    attempts: Generator[str | ChatAnswer, None, None], said: "SimpleQueue[Any]", given_up: threading.Event
+) -> None:
+    """Put what comes, an error too, where the waiting thread finds it, as long as there is one."""
     try:
-        answer.set_result(work())
+        with closing(attempts):
+            for item in attempts:
+                said.put(item)
+                if given_up.is_set() and not isinstance(item, ChatAnswer):
+                    return
     except Exception as exc:  # the thread's edge: raised again by the one who waits
-        answer.set_exception(exc)
+        said.put(exc)
 
 
 def _check(complaints: Complaints, base_url: str, api_key: str) -> None:

@@ -21,6 +21,12 @@ _FORMATS = ("json_schema", "json_object", None)
 _FORMAT = re.compile(r"response_?format|json_?.?(schema|object|mode)|structured|guided|grammar|\bjson\b", re.I)
 # Row 20: Jinja templates that loop over the arguments, and their counterparts that want text.
 _ARGUMENTS = re.compile(r"from a mapping|no attribute '?items|not a mapping|\barguments\b|dict(ionary)? object", re.I)
+_USAGE = re.compile(r"stream_?options|include_?usage", re.I)
+_STREAM = re.compile(
+    r"(?:n[o']t (?:yet )?support|cannot|can't|unsupported|disabled|without).{0,60}\bstream"
+    r"|\bstream\w*.{0,60}(?:not (?:yet )?(?:support|allow|available|implement)|unsupported|must be false)",
+    re.I,
+)
 _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 
 
@@ -32,8 +38,12 @@ class Dialect:
     thinking_settled: bool = False  # the server refused another variant: what it lets pass now stays
     format: int = 0  # index in _FORMATS
     arguments_as_object: bool = False
+    streams: bool = True
+    usage_in_streams: bool = True  # where it is not asked for, most streams do not tell the tokens
 
-    def after(self, refused: Refused, request: ChatRequest, own_extra_body: bool) -> tuple[str, "Dialect"] | None:
+    def after(
+        self, refused: Refused, request: ChatRequest, own_extra_body: bool, streamed: bool = False
+    ) -> tuple[str, "Dialect"] | None:
         """Return what to change after a refusal, and the dialect changed so; None where nothing can help."""
         if refused.status in (401, 402, 403, 404, 429):
             return None
@@ -42,11 +52,20 @@ class Dialect:
             return ("plain", replace(self, format=self.format + 1)) if has_format else None
         if has_format and _FORMAT.search(refused.codes):
             return "format", replace(self, format=self.format + 1)
+        if streamed and (change := self._after_stream(refused.codes)):
+            return change
         if not own_extra_body and refused.status < 500 and THINKING.search(refused.codes):
             following = (self.thinking + 1) % len(_THINKING_OFF)
             return "thinking", replace(self, thinking=following, thinking_settled=True)
         if _has_calls(request.messages) and _ARGUMENTS.search(refused.codes):
             return "arguments", replace(self, arguments_as_object=not self.arguments_as_object)
+        return None
+
+    def _after_stream(self, codes: str) -> tuple[str, "Dialect"] | None:
+        if self.streams and self.usage_in_streams and _USAGE.search(codes):
+            return "usage", replace(self, usage_in_streams=False)
+        if self.streams and _STREAM.search(codes):
+            return "stream", replace(self, streams=False)
         return None
 
     def after_thinking_aloud(self) -> "Dialect":
@@ -58,10 +77,13 @@ def _has_calls(messages: Sequence[Mapping[str, Any]]) -> bool:
     return any(message.get("tool_calls") for message in messages)
 
 
-def body_of(request: ChatRequest, dialect: Dialect, extra_body: dict[str, Any] | None, plain: bool) -> dict[str, Any]:
+def body_of(
+    request: ChatRequest, dialect: Dialect, extra_body: dict[str, Any] | None, plain: bool, streamed: bool = False
+) -> dict[str, Any]:
     """Return the arguments of ``chat.completions.create`` for a request, all but the model and the time-out.
 
-    ``extra_body``: the user's own, else the dialect's. ``plain``: without a response format, this time.
+    ``extra_body``: the user's own, else the dialect's. ``plain``: without a response format, this time. ``streamed``:
+    as server-sent events where the dialect has them.
     """
     body: dict[str, Any] = {"messages": outgoing(request.messages, dialect.arguments_as_object)}
     body["extra_body"] = _THINKING_OFF[dialect.thinking] if extra_body is None else extra_body
@@ -74,6 +96,8 @@ def body_of(request: ChatRequest, dialect: Dialect, extra_body: dict[str, Any] |
         body["response_format"] = {"type": kind}
     if request.max_tokens is not None:
         body["max_tokens"] = request.max_tokens
+    if streamed and dialect.streams:
+        body |= {"stream": True} | ({"stream_options": {"include_usage": True}} if dialect.usage_in_streams else {})
     return body
 
 

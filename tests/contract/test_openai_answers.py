@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stackmem.adapters.openai_answer import read_completion
 from stackmem.adapters.openai_errors import Refused
+from stackmem.adapters.openai_stream import Incoming
 from stackmem.exceptions import ContentRefused
 from stackmem.ports import ChatAnswer, ChatRequest, ToolCall
 from tests.contract.chatting import (
@@ -179,6 +180,13 @@ JSON = st.recursive(
 )
 
 
+def came(body: bytes) -> dict[str, Any]:
+    """Return what a body holds."""
+    incoming = Incoming()
+    "".join(incoming.feed(body))
+    return incoming.value()
+
+
 @given(JSON, JSON, st.sampled_from(["whole", "choice", "message"]))
 def test_any_json_is_an_answer_or_a_refusal(value: Any, other: Any, place: str) -> None:
     message = {"content": other, "tool_calls": value, "reasoning_content": other}
@@ -186,7 +194,7 @@ def test_any_json_is_an_answer_or_a_refusal(value: Any, other: Any, place: str) 
     body = value if place == "whole" else {"choices": [choice], "usage": other}
     request = ChatRequest(HELLO, "turn", 1, tools=[SEARCH])
     try:
-        answer, _ = read_completion(json.dumps(body).encode(), request)
+        answer, _ = read_completion(came(json.dumps(body).encode()), request)
     except (Refused, ContentRefused):
         return
     answer.content.encode()
@@ -196,4 +204,4 @@ def test_any_json_is_an_answer_or_a_refusal(value: Any, other: Any, place: str) 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_answer_or_a_refusal(body: bytes) -> None:
     with contextlib.suppress(Refused):
-        read_completion(body, ChatRequest(HELLO, "turn", 1))
+        read_completion(came(body), ChatRequest(HELLO, "turn", 1))

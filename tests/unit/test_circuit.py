@@ -1,6 +1,6 @@
 """The circuit: a turn that waited in vain spares the next ones the wait, for seconds, not for good."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -26,6 +26,10 @@ class Model:
         if self.error:
             raise self.error
         return ChatAnswer("やあ")
+
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        yield "や"
+        yield self.complete(request)
 
 
 @pytest.fixture
@@ -97,3 +101,14 @@ def test_what_cost_no_wait_or_will_not_change_opens_nothing(
 
 
 _: Callable[[Model], object] = Circuit  # the model stands for the port
+
+
+def test_a_stream_is_watched_as_a_whole_answer_is(model: Model, circuit: Circuit) -> None:
+    assert list(circuit.stream(REQUEST)) == ["や", ChatAnswer("やあ")]
+    model.takes_s, model.error = 10.0, TransientError("broke off")
+    with pytest.raises(TransientError, match="broke off"):
+        list(circuit.stream(REQUEST))
+    with pytest.raises(TransientError, match="a moment ago"):
+        list(circuit.stream(REQUEST))
+    fails(circuit)
+    assert model.asked == 2

@@ -1,6 +1,7 @@
 """The offline chat model: rules only, no model behind it, no network, the same answer every time."""
 
 import json
+from collections.abc import Iterator
 
 from stackmem.adapters.offline.same import decisions
 from stackmem.adapters.offline.talk import turn
@@ -26,6 +27,10 @@ class OfflineChat:
         else:
             value = {"needed": False, "found": None}
         return ChatAnswer(json.dumps(value, ensure_ascii=False))
+
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        """Yield the same answer, which is there at once."""
+        yield self.complete(request)
 
 
 def _last_words(request: ChatRequest) -> object:
