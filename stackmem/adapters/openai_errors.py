@@ -98,7 +98,7 @@ class Complaints:
         if 400 <= status < 500 and _CONTENT.search(codes):
             return ContentRefused(self._text("will not read these words", refused))
         if status >= 400 and _TOOLS.search(codes):
-            return ToolsRefused(self._text("takes no tools: set STACKMEM_TOOL_MODE=json", refused))
+            return ToolsRefused(self._text("takes no tools: set STACKMEM_TOOL_MODE=json, or change", refused, "MODEL"))
         if status == 402 or (status in (400, 403, 429) and _BALANCE.search(codes)):
             return PermanentError(self._text("wants to be paid: charge the account of, or change,", refused, "API_KEY"))
         if status in (408, 425, 429) or status >= 500 or status < 300:

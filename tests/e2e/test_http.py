@@ -246,6 +246,7 @@ def test_memories_have_the_fields_of_the_specification(server: RunningServer) ->
     assert set(found["memories"][0]) >= MEMORY | {"retrieval_score", "source_checked"}
     assert found["memories"][0]["source_checked"] is False
     memory = get(server, f"/v1/memories/{found['memories'][0]['memory_id']}")
+    assert memory.pop("history") == []
     assert memory in listed["memories"]
     sources = get(server, f"/v1/memories/{memory['memory_id']}/sources")
     assert sources["memory_id"] == memory["memory_id"]
