@@ -1,6 +1,7 @@
 """Memories of other talk, made without a model: rows with source turns, then indexed as every memory is."""
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,8 @@ SEED = 20261130
 BEGIN = datetime(2022, 1, 1, tzinfo=UTC)  # the real logs are of the second half of that year
 STEP = timedelta(minutes=47)  # 10,000 memories: 11 months
 ROWS = 100  # of one statement
+STATEMENT = 8  # characters of a line that states something, at least
+_QUESTION = re.compile(r"[?？]|か[。！!]?$")
 
 
 def _words(text: str) -> list[str]:
@@ -53,10 +56,18 @@ class Noise:
 
 
 def noise(count: int, lines: Sequence[str], seed: int = SEED) -> Iterator[Noise]:
-    """Yield ``count`` memories, the same for the same seed: by turns recombined from ``lines`` and made up."""
-    chosen = random.Random(seed)
+    """Yield ``count`` memories, the same for the same seed: by turns recombined from ``lines`` and made up.
+
+    Of the lines only statements are used: no memory is made of a question or a greeting.
+    """
+    chosen, said = random.Random(seed), [line for line in lines if is_statement(line)]
     for number in range(count):
-        yield _recombined(chosen, lines) if lines and number % 2 == 0 else _made_up(chosen)
+        yield _recombined(chosen, said) if said and number % 2 == 0 else _made_up(chosen)
+
+
+def is_statement(line: str) -> bool:
+    """Tell whether a line is long enough to state something, and asks nothing."""
+    return len(line) >= STATEMENT and not _QUESTION.search(line)
 
 
 def _recombined(chosen: random.Random, lines: Sequence[str]) -> Noise:

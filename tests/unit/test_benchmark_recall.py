@@ -184,18 +184,26 @@ def test_reference_memories_rest_on_their_turns_and_are_found_among_others(home:
         import_log(runtime, "home", ROWS, quiet)
         assert [(made.topic, made.turns) for made in made_memories(log.turns)] == [("PC", (1,)), ("猫", (2,))]
         assert search_ranks(runtime, log).any_line == [1, 1]
-        _noise.add(runtime, "home", list(_noise.noise(60, ["はい", "そうですね"])), quiet)
+        _noise.add(runtime, "home", list(_noise.noise(60, ["はい", "今日は雨でした。"])), quiet)
         assert search_ranks(runtime, log).first_line == [1, 1]
         assert Memory.select().where(Memory.outdated).count() == 0
         assert MemoryVector.select().count() == (1 + 1) * 62
 
 
 def test_noise_is_the_same_for_the_same_seed_and_half_of_it_other_lines() -> None:
-    made = list(_noise.noise(6, ["はい"]))
-    assert made == list(_noise.noise(6, ["はい"]))
-    assert made != list(_noise.noise(6, ["はい"], seed=1))
-    assert [("はい", "はい") in one.turns for one in made] == [True, False] * 3
+    rain = "今日は雨でした。"
+    made = list(_noise.noise(6, [rain]))
+    assert made == list(_noise.noise(6, [rain]))
+    assert made != list(_noise.noise(6, [rain], seed=1))
+    assert [(rain, rain) in one.turns for one in made] == [True, False] * 3
     assert len(list(_noise.noise(3, []))) == 3
+
+
+def test_noise_is_made_of_no_question_and_of_nothing_short() -> None:
+    lines = ["今日は雨でしたか", "今日は雨でしたか。", "今日は雨でした？", "雨でした。"]
+    assert not any(map(_noise.is_statement, lines))
+    assert _noise.is_statement("傘を忘れてこまりました")
+    assert list(_noise.noise(4, lines)) == list(_noise.noise(4, []))
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
