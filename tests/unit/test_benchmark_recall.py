@@ -8,25 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import _noise
+from benchmarks._asking import Log, Ranks, log_of, ranks_of, raw_windows, search_ranks, z_scores
 from benchmarks._figures import mean_reciprocal_rank, rank_of, recall_at, wilson
 from benchmarks._reference import ReferenceChat
 from benchmarks._replay import Hints, import_log, made_memories, opened
 from benchmarks.offline_rules import turns_of
-from benchmarks.recall import (
-    Case,
-    Log,
-    Ranks,
-    Result,
-    figures,
-    goals,
-    log_of,
-    lost,
-    main,
-    ranks_of,
-    raw_windows,
-    search_ranks,
-    z_scores,
-)
+from benchmarks.recall import Case, Result, figures, goals, lost, main
 from stackmem.clock import SystemClock
 from stackmem.exceptions import PermanentError
 from stackmem.models import Memory, MemoryVector
@@ -230,4 +217,7 @@ def test_a_log_of_ones_own_is_measured_too(home: Path, tmp_path: Path) -> None:
     assert "no reference memories" in CliRunner().invoke(main, [*own, "--memories", "reference"]).output
     (tmp_path / "asked.jsonl").write_text("{", encoding="utf-8")
     done = CliRunner().invoke(main, [*own, "--probes", str(tmp_path / "asked.jsonl")])
-    assert "asked.jsonl is not JSON lines" in done.output
+    assert "is not JSON lines" in done.output
+    (tmp_path / "asked.jsonl").write_text('{"question": "?"}', encoding="utf-8")
+    done = CliRunner().invoke(main, [*own, "--probes", str(tmp_path / "asked.jsonl")])
+    assert "is no JSON object with question, evidence" in " ".join(done.output.split())
