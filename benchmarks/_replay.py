@@ -24,7 +24,7 @@ from stackmem.importing import Importer
 from stackmem.indexing import reindex
 from stackmem.looks import SILENCE
 from stackmem.models import Memory, MemorySource, Owner, Session, Turn, Window
-from stackmem.ports import Clock, Hint
+from stackmem.ports import ChatModel, Clock, Hint
 from stackmem.status import pending
 from stackmem.text import clean
 from stackmem.work import STALE
@@ -71,12 +71,14 @@ class Hints:
 
 
 @contextmanager
-def opened(home: Path, clock: Clock, queue: Hints) -> Iterator[Runtime]:
-    """Open the store in ``home`` with the model of the environment, whose background calls are counted."""
-    settings = load_settings(home=home, database_url="", index_url="edge:")
-    runtime = build(settings, owns_index=True, clock=clock, queue=queue)
+def opened(
+    home: Path, clock: Clock, queue: Hints, *, model: ChatModel | None = None, **settings: Any
+) -> Iterator[Runtime]:
+    """Open the store in ``home``; its background calls, of ``model`` or that of the environment, are counted."""
+    given = load_settings(**{"home": home, "database_url": "", "index_url": "edge:", **settings})
+    runtime = build(given, owns_index=True, clock=clock, queue=queue)
     work = runtime.work
-    chat = CountingChat(work.remembering.model, home / CALLS_FILE)
+    chat = CountingChat(model or work.remembering.model, home / CALLS_FILE)
     runtime.work = replace(
         work, remembering=replace(work.remembering, model=chat), comparing=replace(work.comparing, model=chat)
     )

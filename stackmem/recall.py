@@ -24,7 +24,9 @@ POOL = 100  # best by summary and best by source words that are ranked
 CANDIDATES = 5
 CHECKED = 3  # candidates whose source turns are re-read
 NORMALISE_FROM = 20  # active memories: below it a mean and a deviation say nothing
-LEXICAL = 0.3  # weight of the words beside the vectors, measured on four Japanese logs (benchmarks/recall.py)
+# Weights of the words beside the vectors (docs/decisions/0013-recall-measured.md): a summary holds what matters in few.
+LEXICAL_SUMMARY = 0.6
+LEXICAL_SOURCES = 0.3
 TIE_MARGIN = 0.02  # of plain similarity
 TIE_MARGIN_NORMALISED = 0.10  # of summed z-scores
 TYPES = ("episode", "decision", "preference")
@@ -321,7 +323,7 @@ def _rank_scores(query: str, hits: Sequence[IndexHit], rows: dict[str, Any], nor
     by_summary = bm25(query, [f"{rows[hit.memory_id].topic} {rows[hit.memory_id].summary}" for hit in hits])
     words = sources.words_of([hit.memory_id for hit in hits])
     by_source = bm25(query, [words[hit.memory_id] for hit in hits])
-    return _z(summary) + _z(source) + LEXICAL * (_z(by_summary) + _z(by_source))
+    return _z(summary) + _z(source) + LEXICAL_SUMMARY * _z(by_summary) + LEXICAL_SOURCES * _z(by_source)
 
 
 def newest_first_in_ties(found: Sequence[Ranked], margin: float) -> list[Ranked]:
