@@ -70,7 +70,9 @@ class Comparing:
         with transaction():
             held.check()
             apply_decisions(decisions, pair)
-            _compared(window)
+            now = Memory.select().where(Memory.window == window, Memory.status == "active")
+            if {row.id for row in now} <= {row.id for row in new}:
+                _compared(window)  # else one was corrected meanwhile: that one is compared next
         return True
 
     def _ask(self, sides: "Sides") -> list[Decision]:
@@ -193,16 +195,22 @@ def apply_decisions(decisions: Sequence[Decision], sides: Sides) -> None:
         fresh, old = sides.later.get(decision.id), sides.earlier.get(decision.known or "")
         if fresh is None or old is None or (fresh.id, old.id) not in sides.allowed or decision.decision == "new":
             continue
-        # Both may have been forgotten or corrected while the model thought.
-        active = Memory.select().where(Memory.id.in_([fresh.id, old.id]), Memory.status == "active")
-        rows = {row.id: row for row in active}
-        if len(rows) < 2:
+        later, earlier = _as_it_is_now(fresh, same=True), _as_it_is_now(old)
+        if later is None or earlier is None or later.id == earlier.id:
             continue
         if decision.decision == "repeats":
-            absorb(rows[old.id], fresh)
+            absorb(earlier, later)
         else:
-            supersede(rows[old.id], fresh.id)
-            inherit(fresh, rows[old.id], decision.keep)
+            supersede(earlier, later.id)
+            inherit(later, earlier, decision.keep)
+
+
+def _as_it_is_now(memory: Memory, *, same: bool = False) -> Memory | None:
+    """Return an active memory, or the correction by hand that replaced it while the model thought; else None."""
+    now: Memory | None = Memory.get_or_none(Memory.id == memory.id)
+    if now is not None and now.status == "superseded" and not same:
+        now = Memory.get_or_none(Memory.id == now.superseded_by, Memory.origin == "edited")
+    return now if now is not None and now.status == "active" else None
 
 
 def _labels(letter: str, memories: Iterable[Memory]) -> dict[str, Memory]:

@@ -82,7 +82,7 @@ class Conversation:
             session = sessions.session_for_turn(said.owner, name, said.device, now)
             ordinal = sessions.next_ordinal(session)
             Session.update(received_at=now).where(Session.id == session.id).execute()
-            uid = turn_uid(said.owner, session.name, session.seq, ordinal, words)
+            uid = _free_uid(said.owner, session, ordinal, words)
             turn = Turn.create(
                 uid=uid, session=session, ordinal=ordinal, owner=said.owner, at=said.at or now, received_at=now,
                 user=words, state="open", key=key,
@@ -132,6 +132,15 @@ class Conversation:
         for hint in hints:
             self.queue.put(hint)
         return turn
+
+
+def _free_uid(owner: str, session: Session, ordinal: int, words: str) -> str:
+    """Return the turn's uid; another one where an export brought a turn that has it."""
+    uid, again = turn_uid(owner, session.name, session.seq, ordinal, words), 0
+    while Turn.select(Turn.id).where(Turn.uid == uid).exists():
+        again += 1
+        uid = turn_uid(owner, session.name, f"{session.seq} again {again}", ordinal, words)
+    return uid
 
 
 def due_looks(turn: Turn, now: datetime) -> list[Hint]:

@@ -11,6 +11,7 @@ from stackmem.exceptions import Conflict, InvalidInput, NotFound
 from stackmem.ids import memory_id
 from stackmem.making import add_sources, entity_columns, set_entities, supersede
 from stackmem.models import Memory, Turn
+from stackmem.settling import settle
 from stackmem.sources import source_turns
 from stackmem.text import clean
 
@@ -24,7 +25,7 @@ def edit(owner: str, identity: str, changes: dict[str, Any], now: datetime, zone
 
     Raises InvalidInput for a wrong change, NotFound, or Conflict where it is active no longer.
     """
-    wanted = read_changes(changes, zone)
+    wanted, times = read_changes(changes), {name: changes[name] for name in TIMES if name in changes}
     with transaction():
         old = Memory.get_or_none(Memory.id == identity, Memory.owner == owner, Memory.status != "forgotten")
         if old is None:
@@ -33,14 +34,16 @@ def edit(owner: str, identity: str, changes: dict[str, Any], now: datetime, zone
             raise Conflict(f"This memory was replaced by {old.superseded_by}: correct that one.")
         turns = source_turns([old.id])[old.id]
         new_id = _free_id(old, turns)
-        columns = {name: getattr(old, name) for name in (*FIELDS, "said_at")} | wanted
+        columns = {name: getattr(old, name) for name in (*FIELDS, "said_at")} | wanted | read_times(old, times, zone)
         columns |= {"entities": old.entities, "entity_keys": old.entity_keys} | entity_columns(columns["entities"])
         Memory.create(
-            id=new_id, owner=owner, revision=old.revision + 1, origin="edited", created_at=now, **columns,
+            id=new_id, owner=owner, revision=old.revision + 1, origin="edited", window=old.window_id, created_at=now,
+            **columns,
         )  # fmt: skip
         add_sources(new_id, turns)
         set_entities(new_id, owner, columns["entities"])
         supersede(old, new_id)
+        settle(owner, [old.id])
         return Memory.get_by_id(new_id)
 
 
@@ -54,8 +57,8 @@ def _free_id(old: Memory, turns: Sequence[Turn]) -> str:
         ordinal += 1
 
 
-def read_changes(changes: dict[str, Any], zone: tzinfo) -> dict[str, Any]:
-    """Return the columns that a correction sets. Raises InvalidInput with what is wrong with it."""
+def read_changes(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that a correction sets, besides its times. Raises InvalidInput with what is wrong with it."""
     unknown = sorted(set(changes) - set(FIELDS))
     if unknown or not changes:
         raise InvalidInput(
@@ -73,7 +76,7 @@ def read_changes(changes: dict[str, Any], zone: tzinfo) -> dict[str, Any]:
         if changes["memory_type"] not in TYPES:
             raise InvalidInput(f"memory_type must be one of {', '.join(TYPES)}.")
         columns["memory_type"] = changes["memory_type"]
-    return columns | _times({name: changes[name] for name in TIMES if name in changes}, zone)
+    return columns
 
 
 def _text(name: str, value: Any, limit: int) -> str:
@@ -92,15 +95,17 @@ def _names(value: Any) -> list[str]:
     return names
 
 
-def _times(given: dict[str, Any], zone: tzinfo) -> dict[str, datetime]:
+def read_times(old: Memory, given: dict[str, Any], zone: tzinfo) -> dict[str, datetime]:
+    """Return the times that a correction sets; a moment or day alone is begin and end. Raises InvalidInput."""
     if not given:
         return {}
     if not all(isinstance(value, str) for value in given.values()):
         raise InvalidInput("A time must be text in ISO 8601, such as 2026-07-23.")
-    first = given.get("occurred_from", given.get("occurred_at", given.get("occurred_to")))
-    last = given.get("occurred_to", given.get("occurred_at", given.get("occurred_from")))
-    start, end = read_time(first, zone), read_time(last, zone, end_of_day=True)
-    if end < start:
-        raise InvalidInput("occurred_to must not lie before occurred_from.")
-    at = read_time(given["occurred_at"], zone) if "occurred_at" in given else start
-    return {"occurred_at": at, "occurred_from": start, "occurred_to": end}
+    at = given.get("occurred_at")
+    first, last = given.get("occurred_from", at), given.get("occurred_to", at)
+    start = read_time(first, zone) if first else old.occurred_from
+    end = read_time(last, zone, end_of_day=True) if last else old.occurred_to
+    moment = read_time(at, zone) if at else start
+    if not start <= moment <= end:
+        raise InvalidInput("occurred_from must not lie after occurred_to, and occurred_at must lie between them.")
+    return {"occurred_at": moment, "occurred_from": start, "occurred_to": end}

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from stackmem.answers import ENTITIES_LIMIT, ENTITY_LIMIT, TEXT_LIMIT, TOPIC_LIMIT
 from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput
 from stackmem.text import clean_json, entity_key
@@ -65,9 +66,9 @@ class MemoryLine(_Line):
 
     # 26 digits of Crockford's base 32 hold 130 bits, an id 128: the first digit ends at 7.
     memory_id: str = Field(pattern=r"^mem_[0-7][0-9A-HJKMNP-TV-Z]{25}$")
-    topic: str
-    summary: str
-    entities: list[str] = []
+    topic: str = Field(max_length=TOPIC_LIMIT)
+    summary: str = Field(min_length=1, max_length=TEXT_LIMIT)
+    entities: list[Annotated[str, Field(max_length=ENTITY_LIMIT)]] = Field([], max_length=ENTITIES_LIMIT * 4)
     memory_type: str = Field("episode", pattern="^(episode|decision|preference)$")
     occurred_at: str
     occurred_from: str | None = None
@@ -77,13 +78,13 @@ class MemoryLine(_Line):
     status: str = Field("active", pattern="^(active|superseded)$")
     superseded_by: str | None = None
     revision: Count = 0
-    origin: str = Field("imported", pattern="^(made|edited|merged|imported)$")
+    origin: str = Field("imported", pattern="^(made|edited|merged|imported|kept)$")
 
 
 class AliasLine(_Line):
     """A line of kind alias: two names of one thing."""
 
-    names: Annotated[list[str], Field(min_length=2, max_length=2)]
+    names: Annotated[list[Annotated[str, Field(max_length=ENTITY_LIMIT)]], Field(min_length=2, max_length=2)]
     turn_id: int | None = None
     created_at: str | None = None
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from stackmem.clock import show_time
 from stackmem.exceptions import NotFound
-from stackmem.lexical import coverage
 from stackmem.models import ForgetRequest, Memory, MemoryEntity, MemorySource, Turn
 from stackmem.naming import spellings, widen
-from stackmem.text import fold
+from stackmem.text import bigrams, entity_key, fold
 
 _ABOUT = re.compile(
     r"(?:(?:の|って(?:いう)?|という)(?:こと|事|話|件|やつ)|について)(?:は|を|も|全部|ぜんぶ)*\Z|[。、.!?]+\Z"
@@ -24,33 +23,50 @@ SHOWN = 10  # memories of one request at most
 
 def open_requests(owner: str) -> list[tuple[ForgetRequest, list[Memory]]]:
     """Return the requests that wait, oldest first, each with the active memories it would concern."""
-    rows = ForgetRequest.select().where(ForgetRequest.owner == owner, ForgetRequest.is_open).order_by(ForgetRequest.id)
-    return [(row, concerned(row)) for row in rows]
+    rows = list(
+        ForgetRequest.select().where(ForgetRequest.owner == owner, ForgetRequest.is_open).order_by(ForgetRequest.id)
+    )
+    known = Known(owner) if rows else None
+    return [(row, _concerned(row, known)) for row in rows if known]
 
 
 def concerned(request: ForgetRequest) -> list[Memory]:
     """Return the active memories a request would concern: those it names, else those of what was just talked about."""
-    named = _named(request.owner, request.what)
-    return (named or _just_told(request))[:SHOWN]
+    return _concerned(request, Known(request.owner))
 
 
-def _named(owner: str, what: str) -> list[Memory]:
-    keys = {row.key for row in MemoryEntity.select(MemoryEntity.key).where(MemoryEntity.owner == owner).distinct()}
-    said = [key for key in keys if spellings(what, key)]
-    said += list(widen(owner, said))
-    rows = Memory.select().where(Memory.owner == owner, Memory.status == "active")
-    active = list(rows.order_by(Memory.said_at.desc(), Memory.id).limit(LOOKED_AT))
-    by_name = [row for row in active if said and set(said) & set(row.entity_keys)]
-    fits = {row.id: _fit(what, f"{row.topic}\n{row.summary}") for row in active}
-    by_words = [row for row in (by_name or active) if fits[row.id] >= COVERED]
-    found = by_words or by_name
-    return sorted(found, key=lambda row: (-fits[row.id], row.id))
+def _concerned(request: ForgetRequest, known: "Known") -> list[Memory]:
+    return (known.named(request.what) or _just_told(request))[:SHOWN]
 
 
-def _fit(what: str, words: str) -> float:
-    """Return how much of a request's words stand in a memory's, from 0 to 1: 「猫のこと」 is about 猫."""
-    thing = _ABOUT.sub("", fold(what).strip())
-    return 1.0 if thing and not _THAT.fullmatch(thing) and thing in fold(words) else coverage(what, words)
+class Known:
+    """The newest active memories of an owner, with their words made ready: many requests are set against them."""
+
+    def __init__(self, owner: str):
+        self._owner = owner
+        rows = Memory.select().where(Memory.owner == owner, Memory.status == "active")
+        self._rows = list(rows.order_by(Memory.said_at.desc(), Memory.id).limit(LOOKED_AT))
+        self._words = {row.id: fold(f"{row.topic}\n{row.summary}") for row in self._rows}
+        self._pairs = {identity: frozenset(bigrams(words)) for identity, words in self._words.items()}
+        keys = MemoryEntity.select(MemoryEntity.key).where(MemoryEntity.owner == owner).distinct()
+        self._keys = [row.key for row in keys]
+
+    def named(self, what: str) -> list[Memory]:
+        """Return the memories whose names, or most of whose words, stand in what is to be forgotten."""
+        letters = entity_key(what)
+        said = [key for key in self._keys if key in letters and spellings(what, key)]
+        said += list(widen(self._owner, said))
+        by_name = [row for row in self._rows if said and set(said) & set(row.entity_keys)]
+        thing, wanted = _ABOUT.sub("", fold(what).strip()), frozenset(bigrams(what))
+        fits = {row.id: self._fit(row.id, thing, wanted) for row in by_name or self._rows}
+        by_words = [row for row in (by_name or self._rows) if fits[row.id] >= COVERED]
+        return sorted(by_words or by_name, key=lambda row: (-fits[row.id], row.id))
+
+    def _fit(self, memory_id: str, thing: str, wanted: frozenset[str]) -> float:
+        """Return how much of a request's words stand in a memory's, from 0 to 1: 「猫のこと」 is about 猫."""
+        if thing and not _THAT.fullmatch(thing) and thing in self._words[memory_id]:
+            return 1.0
+        return len(wanted & self._pairs[memory_id]) / len(wanted) if wanted else 0.0
 
 
 def _just_told(request: ForgetRequest) -> list[Memory]:

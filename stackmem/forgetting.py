@@ -26,6 +26,7 @@ from stackmem.models import (
     Turn,
 )
 from stackmem.naming import spellings
+from stackmem.settling import settle
 from stackmem.sources import source_turns
 from stackmem.text import content_pieces
 
@@ -48,11 +49,11 @@ def forget(owner: str, ids: Sequence[str], now: datetime, *, turns: bool = False
     What they replaced is forgotten with them: an older version tells the same. Raises NotFound before anything changes.
     """
     purge_at = now if at_once else now + PURGE_AFTER
+    asked = open_requests(owner)  # before the transaction: it reads much
     with transaction():
         wanted = [_one(owner, identity) for identity in dict.fromkeys(ids)]
         rows = _with_history(owner, wanted)
         gone = {row.id for row in rows}
-        asked = [request for request, about in open_requests(owner) if about and gone.issuperset(m.id for m in about)]
         for row in rows:
             first = row.status != "forgotten"
             Memory.update(
@@ -65,8 +66,9 @@ def forget(owner: str, ids: Sequence[str], now: datetime, *, turns: bool = False
                 outdated=False,
             ).where(Memory.id == row.id).execute()
             PointDeletion.insert(memory_id=row.id, owner=owner).on_conflict_ignore().execute()
-        _settle(owner, [row.id for row in rows])
-        close(asked)
+        settle(owner, [row.id for row in rows])
+        _take_back_sentences(rows, gone)
+        close([request for request, about in asked if about and gone.issuperset(m.id for m in about)])
     return Forgotten([row.id for row in rows], purge_at)
 
 
@@ -76,7 +78,7 @@ def undo(owner: str, ids: Sequence[str]) -> list[str]:
         wanted = [_one(owner, identity) for identity in dict.fromkeys(ids)]
         if awake := [row.id for row in wanted if row.status != "forgotten"]:
             raise NotFound(f"{awake[0]} is not forgotten.")
-        rows = [row for row in _with_history(owner, wanted) if row.status == "forgotten"]
+        rows = [row for row in _with_history(owner, _with_successors(wanted)) if row.status == "forgotten"]
         for row in rows:
             Memory.update(
                 **changed(
@@ -84,6 +86,7 @@ def undo(owner: str, ids: Sequence[str]) -> list[str]:
                 )
             ).where(Memory.id == row.id).execute()
             PointDeletion.delete().where(PointDeletion.memory_id == row.id).execute()
+        _give_back_sentences(rows)
     return [row.id for row in rows]
 
 
@@ -105,29 +108,54 @@ def _with_history(owner: str, rows: Sequence[Memory]) -> list[Memory]:
     return list(found.values())
 
 
+def _with_successors(rows: Sequence[Memory]) -> list[Memory]:
+    """Return these memories and the forgotten ones that replaced them: nobody would find an old version alone."""
+    found = {row.id: row for row in rows}
+    for row in rows:
+        step: Memory | None = row
+        while step is not None and step.superseded_by is not None:
+            step = Memory.get_or_none(Memory.id == step.superseded_by, Memory.purge_at.is_null(False))
+            if step is None or step.id in found:
+                break
+            found[step.id] = step
+    return list(found.values())
+
+
+def _take_back_sentences(rows: Sequence[Memory], gone: set[str]) -> None:
+    """Take what these memories handed on out of those that replaced them and stay."""
+    for row in rows:
+        if row.handed_on:
+            for heir in _heirs(row, gone):
+                if row.handed_on in heir.summary:
+                    summary = heir.summary.replace(row.handed_on, "").strip()
+                    Memory.update(**changed(summary=summary or heir.topic)).where(Memory.id == heir.id).execute()
+
+
+def _give_back_sentences(rows: Sequence[Memory]) -> None:
+    gone = {row.id for row in rows}
+    for row in rows:
+        if row.handed_on:
+            for heir in _heirs(row, gone):
+                if row.handed_on not in heir.summary:
+                    Memory.update(**changed(summary=f"{heir.summary}{row.handed_on}")).where(
+                        Memory.id == heir.id
+                    ).execute()
+
+
+def _heirs(row: Memory, gone: set[str]) -> list[Memory]:
+    """Return what replaced a memory, over all steps, without those that go with it."""
+    heirs, step = list[Memory](), row
+    while step.superseded_by is not None:
+        found = Memory.get_or_none(Memory.id == step.superseded_by, Memory.status != "forgotten")
+        if found is None or found.id in gone or found in heirs:
+            break
+        heirs.append(found)
+        step = found
+    return heirs
+
+
 def _is_purged(row: Memory) -> bool:
     return row.status == "forgotten" and row.purge_at is None
-
-
-def _settle(owner: str, ids: Sequence[str]) -> None:
-    """Take the turns of these memories out of every later look and rebuild.
-
-    A memory that shares turns with them can then not be made again either: it is kept as it is, and its turns with it.
-    """
-    turns: set[int] = set()
-    memories = set(ids)
-    newly = set(ids)
-    while newly:
-        found = {row.turn_id for row in MemorySource.select().where(MemorySource.memory.in_(list(newly)))} - turns
-        turns |= found
-        sharing = MemorySource.select(MemorySource.memory).where(MemorySource.turn.in_(list(found))).distinct()
-        newly = {row.memory_id for row in sharing} - memories
-        memories |= newly
-    if turns:
-        Turn.update(settled=True).where(Turn.id.in_(list(turns))).execute()
-    Memory.update(origin="kept").where(
-        Memory.id.in_(list(memories)), Memory.owner == owner, Memory.origin == "made"
-    ).execute()
 
 
 # --- purge -----------------------------------------------------------------------------------------------------------
@@ -158,7 +186,7 @@ def _purge(row: Memory) -> None:
     _skip_unused(turns)
     Memory.update(
         topic="", summary="", entities=[], entity_keys=[], neighbours=[], superseded_by=None, status_before=None,
-        occurred_at=row.forgotten_at, occurred_from=row.forgotten_at, occurred_to=row.forgotten_at,
+        handed_on="", occurred_at=row.forgotten_at, occurred_from=row.forgotten_at, occurred_to=row.forgotten_at,
         said_at=row.forgotten_at, purge_at=None, purge_turns=False,
     ).where(Memory.id == row.id).execute()  # fmt: skip
 
@@ -219,14 +247,21 @@ def _requests_turns(owner: str) -> list[Turn]:
 
 
 def _blank_repetitions(row: Memory, turns: Sequence[Turn], words: str) -> None:
-    """Delete what repeats the words that go: a name of the memory, or any two pieces of them."""
+    """Delete what repeats the words that go: a name of the memory, or any two pieces of them.
+
+    What the user said stays where it is a source of another memory, or may still become one: only the reply goes there.
+    """
     pieces = content_pieces(words)
     for turn in turns:
+        others = [link.memory_id for link in MemorySource.select().where(MemorySource.turn == turn.id)]
+        sides = ("reply",) if others or turn.state in ("pending", "failed") else ("user", "reply")
         gone = {
             side: ""
-            for side in ("user", "reply")
+            for side in sides
             if len(pieces & content_pieces(getattr(turn, side))) >= PIECES
             or any(spellings(getattr(turn, side), key) for key in row.entity_keys)
         }
         if gone:
             Turn.update(**gone).where(Turn.id == turn.id).execute()
+            MemoryVector.delete().where(MemoryVector.memory.in_(others)).execute()
+            Memory.update(**changed()).where(Memory.id.in_(others), Memory.status != "forgotten").execute()

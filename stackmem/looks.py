@@ -11,6 +11,7 @@ from stackmem.making import make_memory
 from stackmem.models import ForgetRequest, Session, Turn, Window
 from stackmem.naming import note_aliases
 from stackmem.persona import language_of, prompt_version
+from stackmem.settling import forgotten_turns
 
 LOOK_AFTER = 6  # turns not yet looked at
 SILENCE = timedelta(minutes=2)  # after which even one such turn is looked at
@@ -122,16 +123,18 @@ def turns_before(look: Look) -> list[Turn]:
     """Return the few turns before a look's first: they are decided about, and tell what its words refer to."""
     rows = (
         Turn.select()
-        .where(Turn.session == look.session, Turn.ordinal < look.turns[0].ordinal, ~Turn.settled)
+        .where(Turn.session == look.session, Turn.ordinal < look.turns[0].ordinal, Turn.state != "failed")
         .order_by(Turn.ordinal.desc())
     )
-    return list(rows.limit(BEFORE))[::-1]
+    turns = list(rows.limit(BEFORE))[::-1]
+    gone = forgotten_turns([turn.id for turn in turns if turn.settled])
+    return [turn for turn in turns if turn.id not in gone]
 
 
 def _note(segment: Segment, turns: Sequence[Turn], window: Window, now: datetime) -> None:
     """Note what the segment says beside its memory: a wish to forget (it deletes nothing), other names of things."""
     note_aliases(window.owner, segment.aliases, turns, now)
-    if segment.forget and not window.session.both_speakers:
+    if segment.forget and not segment.keep and not window.session.both_speakers:
         ForgetRequest.insert(
             owner=window.owner, turn=turns[-1].id, what=segment.forget, created_at=now
         ).on_conflict_ignore().execute()

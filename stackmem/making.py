@@ -29,8 +29,11 @@ def make_memory(
     turns = sorted(turns, key=lambda turn: turn.id)
     uids = [turn.uid for turn in turns]
     identity = memory_id(turns[0].at, window.owner, uids, 0, ordinal)
-    if Memory.select().where(Memory.id == identity).exists():
-        return 0
+    while (taken := Memory.get_or_none(Memory.id == identity)) is not None:
+        if taken.owner == window.owner:
+            return 0
+        ordinal += 1000  # an import under another owner has this id: it must not keep ours from being made
+        identity = memory_id(turns[0].at, window.owner, uids, 0, ordinal)
     Memory.create(
         id=identity,
         owner=window.owner,
@@ -117,13 +120,14 @@ def inherit(fresh: Memory, old: Memory, kept: str) -> None:
     current = Memory.get_by_id(fresh.id)
     if not kept or kept in current.summary:
         return
-    add_sources(fresh.id, source_turns([old.id])[old.id])
     names = list(dict.fromkeys([*current.entities, *(name for name in old.entities if name in kept)]))[:ENTITIES_LIMIT]
-    set_entities(fresh.id, fresh.owner, names)
     summary = f"{current.summary} {kept}" if current.summary.isascii() else f"{current.summary}{kept}"
-    Memory.update(**changed(summary=summary[:TEXT_LIMIT], **entity_columns(names))).where(
-        Memory.id == fresh.id
-    ).execute()
+    if len(summary) > TEXT_LIMIT:
+        return
+    Memory.update(**changed(summary=summary, **entity_columns(names))).where(Memory.id == fresh.id).execute()
+    Memory.update(handed_on=kept).where(Memory.id == old.id).execute()
+    add_sources(fresh.id, source_turns([old.id])[old.id])
+    set_entities(fresh.id, fresh.owner, names)
 
 
 def absorb(kept: Memory, repeated: Memory) -> None:

@@ -158,6 +158,7 @@ class Memory(Row):
     forgotten_at = UTCField(null=True)
     purge_at = UTCField(null=True)  # when its words go; None: it is not forgotten, or they are gone
     purge_turns = BooleanField(default=False)  # the words of its turns go with it
+    handed_on = TextField(default="")  # the sentence of it that the memory which replaced it carries on
     status_before = TextField(null=True)  # what undoing brings back
 
     class Meta:

@@ -46,7 +46,9 @@ class Remembering:
                 look = next_look(session)
                 try:
                     segments = carried(look, session.open_topic) or self.ask(look)
-                except (BadAnswer, ContentRefused) as exc:
+                except ContentRefused as exc:
+                    made += self._around_refused(look, exc, held)
+                except BadAnswer as exc:
                     self._bad_answer(look, exc, held)
                 except (TransientError, PermanentError) as exc:
                     self._model_down(look, exc)
@@ -104,21 +106,44 @@ class Remembering:
             self.queue.put(Hint("index", look.session.owner))
         return made
 
+    def _around_refused(self, look: Look, fault: Exception, held: Held) -> int:
+        """Remember what a service will read; the turn that it will not fails at once. A topic ends there."""
+        if len(look.turns) == 1:
+            log.warning("turn %s: %s", look.turns[0].id, fault)
+            self._fail(look, held)
+            return 0
+        made, middle = 0, len(look.turns) // 2
+        for turns in (look.turns[:middle], look.turns[middle:]):
+            half = Look(look.session, turns, final=True)
+            try:
+                made += self._store(half, self.ask(half), held)
+            except ContentRefused as exc:
+                made += self._around_refused(half, exc, held)
+            except (TransientError, PermanentError) as exc:
+                self._model_down(half, exc)  # a bad answer too: what is left is looked at again
+                break
+        return made
+
+    def _fail(self, look: Look, held: Held) -> None:
+        with transaction():
+            held.check()
+            ids = [turn.id for turn in look.turns]
+            Turn.update(state="failed").where(Turn.id.in_(ids), Turn.state == "pending").execute()
+            looked(look, attempts=0, attempts_to=None, retry_at=None, open_topic=None)
+
     def _bad_answer(self, look: Look, fault: Exception, held: Held) -> None:
         attempts = look.session.attempts + 1
         log.warning("session %s: the memory model's answer was bad (attempt %d): %s", look.session.id, attempts, fault)
+        if attempts >= ATTEMPTS:
+            self._fail(look, held)
+            return
+        last = max(turn.id for turn in look.turns)
+        wait = self.clock.now() + delay(attempts)
         with transaction():
             held.check()
-            if attempts >= ATTEMPTS:
-                ids = [turn.id for turn in look.turns]
-                Turn.update(state="failed").where(Turn.id.in_(ids), Turn.state == "pending").execute()
-                looked(look, attempts=0, attempts_to=None, retry_at=None, open_topic=None)
-            else:
-                wait = self.clock.now() + delay(attempts)
-                last = max(turn.id for turn in look.turns)
-                Session.update(attempts=attempts, attempts_to=last, retry_at=wait, enqueued_at=None).where(
-                    Session.id == look.session.id
-                ).execute()
+            Session.update(attempts=attempts, attempts_to=last, retry_at=wait, enqueued_at=None).where(
+                Session.id == look.session.id
+            ).execute()
 
     def _model_down(self, look: Look, fault: Exception) -> None:
         delays = look.session.delays + 1

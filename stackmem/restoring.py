@@ -15,9 +15,10 @@ from stackmem.exported import (
     read_exported,
 )
 from stackmem.ids import turn_uid
-from stackmem.making import add_sources, entity_columns, set_entities
+from stackmem.making import add_sources, entity_columns, set_entities, supersede
 from stackmem.models import Alias, ForgetRequest, Memory, Owner, Session, Turn
 from stackmem.refusing import Refused
+from stackmem.settling import forgotten_turns
 from stackmem.text import entity_key
 from stackmem.turn_rows import insert_turns, turns_by_uid
 
@@ -48,6 +49,7 @@ class Restore:
         self._turns: dict[int, Turn] = {}  # by their number in the file
         self._settled: set[int] = set()  # ids of turns that were settled here before
         self._sessions: dict[Place, Session] = {}
+        self._memory_ids: set[str] = set()  # that the file holds
 
     def take(self, value: dict[str, Any], number: int) -> None:
         """Take one line. Raises InvalidInput with what is wrong with it."""
@@ -62,6 +64,7 @@ class Restore:
         lines = list(self._own_turns(counts.refused))
         self._restore_sessions(lines)
         self._restore_turns(lines, counts)
+        self._memory_ids = {line.memory_id for _, line in self._lines["memory"]}
         for number, line in self._lines["memory"]:
             self._memory(number, line, counts)
         for number, line in self._lines["alias"]:
@@ -108,7 +111,8 @@ class Restore:
         same_name = Session.select().where(Session.owner == self._owner, Session.name == name)
         found = same_name.where(Session.seq == seq).first()
         if found is not None:
-            if not has_turns or not Turn.select().where(Turn.session == found).exists():
+            begun_here = found.id in {row.id for row in self._sessions.values()}
+            if not begun_here and not (has_turns and Turn.select().where(Turn.session == found).exists()):
                 return found  # type: ignore[no-any-return]
             seq = same_name.order_by(Session.seq.desc()).first().seq + 1
         return Session.create(
@@ -137,7 +141,7 @@ class Restore:
         return {
             "uid": uid, "session": session, "ordinal": ordinal, "owner": self._owner, "at": self._time(line.at),
             "received_at": self._time(line.received_at), "imported": True,
-            "state": line.state if line.state in ("kept", "skipped", "failed") else "pending",
+            "state": _state(line),
             **line.model_dump(include=_TURN_COLUMNS),
         }  # fmt: skip
 
@@ -151,10 +155,12 @@ class Restore:
         elif stored is None:
             self._create_memory(line, sources)
             counts.memories += 1
+        elif stored.status == "active" and line.status == "superseded" and line.superseded_by in self._memory_ids:
+            supersede(stored, str(line.superseded_by))  # it was corrected since it was first taken here
 
     def _was_forgotten(self, sources: Sequence[Turn]) -> bool:
-        """Tell whether a person had decided here about all the turns: what they said is not brought back."""
-        return bool(sources) and all(turn.id in self._settled for turn in sources)
+        """Tell whether all that was said in these turns is forgotten here: it is not brought back."""
+        return bool(sources) and forgotten_turns(self._settled) >= {turn.id for turn in sources}
 
     def _create_memory(self, line: MemoryLine, sources: Sequence[Turn]) -> None:
         at = self._time(line.occurred_at)
@@ -196,6 +202,12 @@ class Restore:
                 owner=self._owner, turn=turn.id, what=line.what, is_open=line.is_open,
                 created_at=self._time(line.created_at),
             )  # fmt: skip
+
+
+def _state(line: TurnLine) -> str:
+    if line.state in ("kept", "skipped", "failed"):
+        return line.state
+    return "skipped" if line.settled else "pending"  # what is settled is never looked at
 
 
 def _places(session: Session) -> set[int]:

@@ -9,6 +9,7 @@ from stackmem.exceptions import InvalidInput
 from stackmem.lexical import coverage
 from stackmem.models import Memory, MemorySource, Session, Turn
 from stackmem.ports import IndexFilter
+from stackmem.settling import forgotten_turns
 from stackmem.text import estimate_tokens
 
 TOKENS = 1200  # of source words in one tool result, all candidates together
@@ -200,12 +201,9 @@ def _with_neighbours(turns: Sequence[Turn], around: int) -> list[Turn]:
             distance.setdefault((turn.session_id, turn.ordinal + steps), steps)
     sessions = {session_id for session_id, _ in distance}
     rows: Iterable[Turn] = Turn.select().where(Turn.session.in_(list(sessions))).order_by(Turn.id)
-    ours = {turn.id for turn in turns}
-    near = [
-        row
-        for row in rows
-        if (row.session_id, row.ordinal) in distance and (row.id in ours or not row.settled)  # some are forgotten
-    ]
+    near = [row for row in rows if (row.session_id, row.ordinal) in distance]
+    gone = forgotten_turns([row.id for row in near if row.settled])
+    near = [row for row in near if row.id not in gone]
     return sorted(near, key=lambda row: distance[row.session_id, row.ordinal])
 
 

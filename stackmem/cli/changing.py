@@ -28,6 +28,7 @@ from stackmem.forgetting import purge_due, undo
 from stackmem.models import Job, Memory, PointDeletion
 
 POLL = 0.2  # seconds
+number = click.IntRange(1, 2**31 - 1)
 PATIENCE = 60.0  # seconds until the command leaves the rest to the running server
 
 
@@ -75,7 +76,9 @@ def _from_editor(memory: Memory) -> dict[str, Any]:
 @owner_option
 @click.option("--turns", is_flag=True, help="Delete the words they came from, too.")
 @click.option("--now", "at_once", is_flag=True, help="Delete for good at once, not a day later.")
-@click.option("--request", "request_id", type=int, help="All that a forget request concerns (see `stackmem status`).")
+@click.option(
+    "--request", "request_id", type=number, help="All that a forget request concerns (see `stackmem status`)."
+)
 @json_option
 def forget(
     memory_ids: tuple[str, ...], owner: str, turns: bool, at_once: bool, request_id: int | None, as_json: bool
@@ -115,7 +118,7 @@ def restore(memory_ids: tuple[str, ...], owner: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("request_id", type=int)
+@click.argument("request_id", type=number)
 @owner_option
 @json_option
 def dismiss(request_id: int, owner: str, as_json: bool) -> None:

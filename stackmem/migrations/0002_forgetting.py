@@ -14,6 +14,7 @@ COLUMNS = (
     ("memory", "purge_at", "{time}"),
     ("memory", "purge_turns", "BOOLEAN NOT NULL DEFAULT FALSE"),
     ("memory", "status_before", "TEXT"),
+    ("memory", "handed_on", "TEXT NOT NULL DEFAULT ''"),
     ("memory_entity", "name", "TEXT NOT NULL DEFAULT ''"),
     ("memory_entity", "said", "INTEGER NOT NULL DEFAULT 0"),
 )
