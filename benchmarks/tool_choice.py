@@ -63,6 +63,10 @@ class FirstAnswer:
         self.answered = True
         return answer
 
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        """Yield the answer when it is whole: nothing is spoken here."""
+        yield self.complete(request)
+
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 
