@@ -30,6 +30,7 @@ from stackmem.database import transaction
 from stackmem.ids import turn_uid
 from stackmem.models import Session, Turn
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest
+from stackmem.speaking import Speech
 from stackmem.thinking import Deadline, Thinker
 
 ALONE, AFTER_TALK = "alone", "after ten turns"
@@ -76,7 +77,8 @@ def ask(runtime: Runtime, chat: ChatModel, log: str, probe: dict[str, Any], cond
     first = FirstAnswer(chat)
     thinker: Thinker = replace(runtime.conversation.thinker, chat=first)
     said = stored(probe, condition, read_time(probe["at"], UTC))
-    thought = thinker.think(said, Deadline(runtime.settings.turn_timeout_s))
+    limit = thinker.persona.reply_characters
+    thought = thinker.think(said, Deadline(runtime.settings.turn_timeout_s), Speech(None, limit))
     Turn.update(state="skipped").where(Turn.id == said.id).execute()
     queries = [call.arguments or {} for call, _, _ in thought.calls if call.name == "search_memory"]
     searched = bool(queries) if first.answered else None
