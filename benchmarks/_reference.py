@@ -1,7 +1,7 @@
 """A memory model that remembers what the reference memories of a log hold, and finds nothing known in anything."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks._replay import spoken
@@ -26,6 +26,10 @@ class ReferenceChat:
         if request.purpose == "compare":
             return _answer("decisions", [{"id": new["id"], "decision": "new"} for new in given["new"]])
         return _answer("segments", self._segments(given["turns"]))
+
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        """Yield the answer when it is whole."""
+        yield self.complete(request)
 
     def _segments(self, shown: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         start = self._start([(turn["user"], turn["robot"]) for turn in shown])

@@ -64,6 +64,10 @@ class FirstAnswer:
         self.answered = True
         return answer
 
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        """Yield the answer when it is whole: nothing is spoken here."""
+        yield self.complete(request)
+
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 
@@ -73,8 +77,8 @@ def ask(runtime: Runtime, chat: ChatModel, log: str, probe: dict[str, Any], cond
     first = FirstAnswer(chat)
     thinker: Thinker = replace(runtime.conversation.thinker, chat=first)
     said = stored(probe, condition, read_time(probe["at"], UTC))
-    silent = Speech(None, thinker.persona.reply_characters)
-    thought = thinker.think(said, Deadline(runtime.settings.turn_timeout_s), silent)
+    limit = thinker.persona.reply_characters
+    thought = thinker.think(said, Deadline(runtime.settings.turn_timeout_s), Speech(None, limit))
     Turn.update(state="skipped").where(Turn.id == said.id).execute()
     queries = [call.arguments or {} for call, _, _ in thought.calls if call.name == "search_memory"]
     searched = bool(queries) if first.answered else None

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,9 @@ class Scripted:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        yield self.complete(request)
 
 
 @pytest.fixture
