@@ -247,21 +247,23 @@ def _requests_turns(owner: str) -> list[Turn]:
 
 
 def _blank_repetitions(row: Memory, turns: Sequence[Turn], words: str) -> None:
-    """Delete what repeats the words that go: a name of the memory, or any two pieces of them.
+    """Delete what repeats the words that go, where a turn had recalled them or asked to forget them.
 
-    What the user said stays where it is a source of another memory, or may still become one: only the reply goes there.
+    What the user said there beside them stays where it is a source of another memory, or may still become one.
     """
     pieces = content_pieces(words)
     for turn in turns:
         others = [link.memory_id for link in MemorySource.select().where(MemorySource.turn == turn.id)]
-        sides = ("reply",) if others or turn.state in ("pending", "failed") else ("user", "reply")
-        gone = {
-            side: ""
-            for side in sides
-            if len(pieces & content_pieces(getattr(turn, side))) >= PIECES
-            or any(spellings(getattr(turn, side), key) for key in row.entity_keys)
-        }
+        matters = bool(others) or turn.state in ("pending", "failed")
+        gone = {"reply": ""} if _repeats(turn.reply, pieces, row) else {}
+        if _repeats(turn.user, pieces, row) and (not matters or content_pieces(turn.user) <= pieces):
+            gone["user"] = ""
         if gone:
             Turn.update(**gone).where(Turn.id == turn.id).execute()
             MemoryVector.delete().where(MemoryVector.memory.in_(others)).execute()
             Memory.update(**changed()).where(Memory.id.in_(others), Memory.status != "forgotten").execute()
+
+
+def _repeats(said: str, pieces: frozenset[str], row: Memory) -> bool:
+    """Tell whether words repeat those of a memory: a name of it, or any two pieces."""
+    return len(pieces & content_pieces(said)) >= PIECES or any(spellings(said, key) for key in row.entity_keys)

@@ -1,5 +1,6 @@
 """A correction by hand: a new memory on the same turns, the old one in its history, both through any rebuild."""
 
+import json
 from typing import Any
 
 import pytest
@@ -65,7 +66,8 @@ def test_a_time_is_corrected(world: World, changes: dict[str, str], first: str, 
         ({"memory_type": "fact"}, "memory_type must be one of"),
         ({"occurred_at": "昨日"}, "is not a time in ISO 8601"),
         ({"occurred_at": 5}, "must be text in ISO 8601"),
-        ({"occurred_from": "2026-07-03", "occurred_to": "2026-07-01"}, "must not lie before"),
+        ({"occurred_from": "2026-07-03", "occurred_to": "2026-07-01"}, "must not lie after occurred_to"),
+        ({"occurred_at": "2026-01-01", "occurred_from": "2026-07-01"}, "must lie between them"),
     ],
 )
 def test_a_wrong_correction_is_one_sentence_and_changes_nothing(
@@ -75,6 +77,64 @@ def test_a_wrong_correction_is_one_sentence_and_changes_nothing(
     with pytest.raises(InvalidInput, match=sentence):
         change(world, memory, **changes)
     assert summaries() == ["猫はミケ。"]
+
+
+def test_what_of_a_time_is_not_given_stays(world: World) -> None:
+    trip = change(world, world.memory("旅行。"), occurred_from="2026-07-01", occurred_to="2026-07-03")
+    longer = change(world, trip, occurred_to="2026-07-05")
+    assert longer.occurred_from == trip.occurred_from
+    assert longer.occurred_to.astimezone(ZONE).isoformat()[:10] == "2026-07-05"
+
+
+def test_a_correction_survives_a_rebuild_that_cuts_the_talk_otherwise(world: World, model: ScriptedModel) -> None:
+    for text in ("PCを12万円で買った", "妹は大阪に住んでる"):
+        world.turn(text)
+    Session.update(ended_at=world.clock.now()).execute()
+    model.script = lambda _: segments(keep([1], "PCは12万円。"), keep([2], "妹は大阪。"))
+    world.settle()
+    change(world, Memory.get(Memory.summary == "PCは12万円。"), summary="PCは13万円。")
+    model.script = lambda request: (
+        decisions(("N1", "supersedes", "K1"))
+        if '"known"' in request["messages"][1]["content"]
+        else segments(keep(range(1, len(json.loads(request["messages"][1]["content"])["turns"]) + 1), "全部の話。"))
+    )
+    rebuild_from_turns(world.remembering)
+    world.settle()
+    assert "PCは13万円。" in summaries()
+    assert "PCは12万円。" not in summaries()
+
+
+def test_a_correction_made_before_the_comparison_is_compared_in_its_place(world: World, model: ScriptedModel) -> None:
+    world.memory("PCは12万円。", entities=["PC"])
+    new = world.memory("PCは20万円。", entities=["PC"], compared=False)
+    edited = change(world, new, summary="PCは21万円。")
+    world.indexed()
+    model.script = [decisions(("N1", "supersedes", "K1"))]
+    world.comparing.compare("home")
+    assert summaries() == ["PCは21万円。"]
+    assert again(edited).status == "active"
+
+
+@pytest.mark.parametrize("which", ["new", "known"])
+def test_a_correction_made_while_the_model_compares_counts(
+    world: World, model: ScriptedModel, database: Any, which: str
+) -> None:
+    old = world.memory("PCは12万円。", entities=["PC"])
+    new = world.memory("PCは20万円。", entities=["PC"], compared=False)
+    world.indexed()
+    asked: list[int] = []
+
+    def script(_: Any) -> Any:
+        if not asked:
+            with database.connection_context():
+                change(world, new if which == "new" else old, summary="直した。")
+                Memory.update(outdated=False).execute()
+        asked.append(1)
+        return decisions(("N1", "supersedes", "K1"))
+
+    model.script = script
+    world.comparing.compare("home")
+    assert summaries() == (["直した。"] if which == "new" else ["PCは20万円。"])
 
 
 def test_only_an_active_memory_of_ones_own_is_corrected(world: World) -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from stackmem.answers import Decision
 from stackmem.compare import Sides, apply_decisions
+from stackmem.editing import edit
 from stackmem.exceptions import NotFound
 from stackmem.exporting import export_lines
 from stackmem.forgetting import PURGE_AFTER, forget, purge_due, undo
 from stackmem.importing import Importer
+from stackmem.making import inherit, supersede
 from stackmem.models import Alias, ForgetRequest, Job, Memory, MemoryVector, Session, ToolTrace, Turn, proxy
 from stackmem.rebuilding import rebuild_from_turns
 from tests.unit.conftest import ScriptedModel
@@ -338,3 +340,62 @@ def test_undoing_soon_after_does_not_wait_for_a_hint_that_was_taken(world: World
         world.work.run(hint)
     undo("home", [memory.id])
     assert world.work.sweep() == 1
+
+
+def test_other_words_of_a_turn_that_recalled_it_stay(world: World) -> None:
+    memory = world.memory("PCは12万円。", "PCを12万円で買ったよ", entities=["PC"])
+    later = world.turn(
+        "PCはいくらだったかな？そうそう、会社の株を田中さんに譲った", "PCは12万円だよ", session="later", searched=True,
+        memory_ids=[memory.id], state="kept",
+    )  # fmt: skip
+    other = world.memory_of([later], "ユーザーは会社の株を田中さんに譲った。")
+    hits = [{"memory_id": memory.id, "source_turn_ids": sources_of(memory)}]
+    ToolTrace.create(turn=later, ordinal=0, tool="search_memory", arguments={"query": "PC"}, hits=hits, duration_ms=1.0)
+    world.indexed()
+    forget("home", [memory.id], world.clock.now(), turns=True, at_once=True)
+    purge_due(world.clock.now())
+    assert (again(later).user[:2], again(later).reply) == ("PC", "")
+    assert again(other).outdated  # its words changed: its vectors are made again
+    world.settle()
+    assert summaries() == ["ユーザーは会社の株を田中さんに譲った。"]
+
+
+def test_a_sentence_that_was_handed_on_goes_and_comes_back_with_it(world: World, model: ScriptedModel) -> None:
+    old = world.memory("前は秘密のPCだった。", entities=["PC"])
+    new = world.memory("PCは20万円。", entities=["PC"])
+    supersede(old, new.id)
+    inherit(again(new), again(old), "前は秘密のPCだった。")
+    assert summaries() == ["PCは20万円。前は秘密のPCだった。"]
+    forget("home", [old.id], world.clock.now())
+    assert summaries() == ["PCは20万円。"]
+    undo("home", [old.id])
+    assert summaries() == ["PCは20万円。前は秘密のPCだった。"]
+    forget("home", [old.id], world.clock.now(), turns=True, at_once=True)
+    purge_due(world.clock.now())
+    world.settle()
+    assert "秘密" not in stored(world)
+
+
+def test_an_old_version_comes_back_with_what_replaced_it(world: World) -> None:
+    old, new = world.memory("PCは12万円。", status="superseded"), world.memory("PCは13万円。")
+    Memory.update(superseded_by=new.id).where(Memory.id == old.id).execute()
+    forget("home", [new.id], world.clock.now())
+    assert set(undo("home", [old.id])) == {old.id, new.id}
+    assert summaries() == ["PCは13万円。"]
+
+
+def test_what_was_restored_goes_through_an_export_and_a_later_correction_too(
+    world: World, new_database: Any, embedder: Any, chat: Any
+) -> None:
+    memory = world.memory("PCは12万円。")
+    forget("home", [memory.id], world.clock.now())
+    undo("home", [memory.id])
+    first = [line.encode() for line in export_lines("home", ZONE)]
+    new = edit("home", memory.id, {"summary": "PCは13万円。"}, world.clock.now(), ZONE)
+    second = [line.encode() for line in export_lines("home", ZONE)]
+    with new_database().connection_context():
+        for lines, expected in ((first, ["PCは12万円。"]), (second, ["PCは13万円。"]), (first, ["PCは13万円。"])):
+            result = Importer("home", ZONE, world.clock.now()).run(lines)
+            assert result.faults == []
+            assert summaries() == expected
+        assert Memory.get(Memory.status == "superseded").superseded_by == new.id

@@ -649,17 +649,33 @@ def test_a_look_sees_what_was_said_just_before(world: World, model: ScriptedMode
     assert sources_of(Memory.get()) == [6]
 
 
-def test_a_refused_or_bad_look_draws_no_newer_turns_in(world: World, model: ScriptedModel) -> None:
-    """The service will not read one turn: those said after it are remembered all the same."""
-
+def test_the_one_turn_a_service_will_not_read_fails_alone(world: World, model: ScriptedModel) -> None:
     def script(request: Any) -> Answer:
-        words = request["messages"][1]["content"]
-        if "毒" in json.loads(words)["turns"][0]["user"]:
+        shown = json.loads(request["messages"][1]["content"])
+        if "毒" in json.dumps(shown, ensure_ascii=False):
             return error(400, {"error": {"code": "data_inspection_failed", "message": "inappropriate content"}})
-        return segments(keep([1], "無事な話。"))
+        return segments(*[keep([turn["turn_id"]], f"{turn['user']}。") for turn in shown["turns"]])
 
     model.script = script
-    world.turn("毒のある話")
+    texts = [f"話{number}" for number in range(10)]
+    texts[6] = "毒のある話"
+    for text in texts:
+        world.turn(text)
+    end(world)
+    look(world)
+    assert states() == ["kept"] * 6 + ["failed"] + ["kept"] * 3
+    assert sorted(summaries()) == sorted(f"{text}。" for text in texts if text != "毒のある話")
+    assert len(model.asked) <= 2 * 4 + 1  # halved until it is found, and never asked again
+    assert again(world.session()).attempts == 0
+
+
+def test_turns_said_after_a_bad_look_do_not_fail_with_it(world: World, model: ScriptedModel) -> None:
+    def script(request: Any) -> Answer:
+        first = json.loads(request["messages"][1]["content"])["turns"][0]["user"]
+        return BAD if first == "変な話" else segments(keep([1], "無事な話。"))
+
+    model.script = script
+    world.turn("変な話")
     world.turns(5)
     look(world)
     for number in range(1, 5):
