@@ -16,12 +16,15 @@ from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.compare import candidates
 from stackmem.database import open_database
 from stackmem.exporting import export_lines
+from stackmem.ids import memory_id, turn_uid
 from stackmem.importing import Imported, Importer
 from stackmem.models import Alias, ForgetRequest, Memory, MemoryEntity, Session, Turn
 from stackmem.sessions import begin, session_for_turn
 from stackmem.text import entity_key
+from tests.scripted import say
+from tests.unit.conftest import ScriptedModel
 from tests.unit.test_importing import line
-from tests.unit.world import ZONE, World, again, at, ingest, sources_of, states, summaries
+from tests.unit.world import ZONE, World, again, at, ingest, keep, segments, sources_of, states, summaries
 
 MEMORY_ID = "mem_01K0000000000000000000000A"
 ORIGINS = ("made", "edited", "merged", "imported")
@@ -566,3 +569,70 @@ def test_an_import_that_breaks_off_leaves_nothing_behind(world: World) -> None:
     with pytest.raises(IntegrityError):
         run(lines)
     assert (Turn.select().count(), Session.select().count()) == (0, 1)
+
+
+def test_two_sessions_of_a_file_stay_two_where_their_name_is_taken_here(world: World) -> None:
+    world.turn("ここの話", session="robot")
+    lines = [
+        *(session_line_of("robot", seq) for seq in (1, 2)),
+        *(turn_line_of(number, "robot", 1 + number // 3, f"話{number}") for number in range(1, 5)),
+    ]
+    Importer("home", ZONE, world.clock.now()).run(lines)
+    placed = {turn.user: turn.session.seq for turn in Turn.select()}
+    assert placed == {"ここの話": 1, "話1": 2, "話2": 2, "話3": 3, "話4": 3}
+
+
+def session_line_of(name: str, seq: int) -> bytes:
+    return json.dumps({"kind": "session", "session_id": name, "session_seq": seq}).encode()
+
+
+def turn_line_of(number: int, name: str, seq: int, user: str, **more: Any) -> bytes:
+    line = {
+        "kind": "turn", "turn_id": number, "session_id": name, "session_seq": seq, "at": "2026-07-01T10:00:00+09:00",
+        "user": user, "reply": "うん", **more,
+    }  # fmt: skip
+    return json.dumps(line, ensure_ascii=False).encode()
+
+
+def test_words_that_an_import_brought_can_be_said_again(world: World, model: ScriptedModel) -> None:
+    """The live turn would get the very uid that the imported one has: another owner's import may have put it there."""
+    model.script = lambda _: say("うん")
+    for owner in ("home", "mari"):
+        name = f"robot-{owner}"
+        uid = turn_uid("home", name, 1, 1, "ありがとう")
+        Importer(owner, ZONE, world.clock.now()).run([turn_line_of(1, "x", 1, "ありがとう", uid=uid)])
+        turn = world.say("ありがとう", session=name)
+        assert (turn.user, turn.reply) == ("ありがとう", "うん")
+        assert turn.uid != uid
+
+
+def test_an_id_that_another_owner_imported_keeps_no_memory_from_being_made(world: World, model: ScriptedModel) -> None:
+    turn = world.turn("猫はミケだよ")
+    Session.update(ended_at=world.clock.now()).execute()
+    stolen = {
+        "kind": "memory", "memory_id": memory_id(turn.at, "home", [turn.uid]), "topic": "x", "summary": "横取り。",
+        "occurred_at": "2026-07-01T10:00:00+09:00",
+    }  # fmt: skip
+    Importer("mari", ZONE, world.clock.now()).run([json.dumps(stolen, ensure_ascii=False).encode()])
+    model.script = lambda _: segments(keep([1], "猫はミケ。"))
+    world.settle()
+    assert summaries() == ["猫はミケ。"]
+    assert summaries("mari") == ["横取り。"]
+
+
+def test_a_settled_turn_is_never_looked_at(world: World) -> None:
+    Importer("home", ZONE, world.clock.now()).run([turn_line_of(1, "x", 1, "忘れたこと", settled=True)])
+    assert [turn.state for turn in Turn.select()] == ["skipped"]
+
+
+@pytest.mark.parametrize(
+    "more", [{"summary": ""}, {"summary": "あ" * 2001}, {"topic": "あ" * 201}, {"entities": ["あ" * 81]}]
+)
+def test_a_memory_of_no_sensible_size_is_named_and_skipped(world: World, more: dict[str, Any]) -> None:
+    odd = {
+        "kind": "memory", "memory_id": memory_id(world.clock.now(), "home", ["x"]), "topic": "x", "summary": "y",
+        "occurred_at": "2026-07-01", **more,
+    }  # fmt: skip
+    result = Importer("home", ZONE, world.clock.now()).run([json.dumps(odd, ensure_ascii=False).encode()])
+    assert [fault["line"] for fault in result.faults] == [1]
+    assert summaries() == []
