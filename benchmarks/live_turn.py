@@ -7,6 +7,7 @@ Run ``python -m benchmarks.live_turn`` from the checkout (``--memories 1000`` fo
 import http.client
 import json
 import os
+import random
 import re
 import sqlite3
 import statistics
@@ -110,12 +111,13 @@ def four_robots(port: int, turns: int) -> list[Sample]:
     samples: list[Sample] = []
 
     def talk(robot: int) -> None:
-        client = Client(port, f"robot-{robot}")
+        client, chance = Client(port, f"robot-{robot}"), random.Random(robot)
         for number in range(turns):
             started = time.monotonic()
             text = ASKED.format(number=number * 7 + robot) if number % 2 else SMALL_TALK
             samples.append(client.turn(text))
-            time.sleep(max(0.0, EVERY_S - (time.monotonic() - started)))
+            # People do not talk in step.
+            time.sleep(max(0.0, EVERY_S * chance.uniform(0.5, 1.5) - (time.monotonic() - started)))
 
     threads = [threading.Thread(target=talk, args=(robot,)) for robot in range(ROBOTS)]
     for thread in threads:

@@ -31,7 +31,7 @@ def recent_turns(turn: Turn) -> list[Turn]:
         .order_by(Turn.ordinal.desc())
         .limit(RECENT)
     )
-    return list(rows)[::-1]
+    return list(rows.namedtuples())[::-1]
 
 
 def build_messages(

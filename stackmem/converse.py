@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from peewee import IntegrityError
+
 from stackmem import sessions
 from stackmem.clock import AHEAD
 from stackmem.database import transaction
 from stackmem.exceptions import Conflict, InvalidInput
 from stackmem.ids import turn_uid
 from stackmem.looks import LOOK_AFTER, unlooked
-from stackmem.models import Session, ToolTrace, Turn
+from stackmem.models import Session, ToolTrace, Turn, proxy
 from stackmem.ports import Clock, Hint, Queue, ToolCall
 from stackmem.recall import ToolResult
 from stackmem.speaking import OnSentence, Speech
@@ -82,11 +84,16 @@ class Conversation:
             session = sessions.session_for_turn(said.owner, name, said.device, now)
             ordinal = sessions.next_ordinal(session)
             Session.update(received_at=now).where(Session.id == session.id).execute()
-            uid = _free_uid(said.owner, session, ordinal, words)
-            turn = Turn.create(
-                uid=uid, session=session, ordinal=ordinal, owner=said.owner, at=said.at or now, received_at=now,
-                user=words, state="open", key=key,
-            )  # fmt: skip
+            columns = {
+                "uid": turn_uid(said.owner, session.name, session.seq, ordinal, words), "session": session,
+                "ordinal": ordinal, "owner": said.owner, "at": said.at or now, "received_at": now, "user": words,
+                "state": "open", "key": key,
+            }  # fmt: skip
+            try:
+                with proxy.atomic():
+                    turn = Turn.create(**columns)
+            except IntegrityError:  # an export brought a turn that has this uid
+                turn = Turn.create(**columns | {"uid": _free_uid(said.owner, session, ordinal, words)})
         return turn, True
 
     def _answered_elsewhere(self, turn: Turn, deadline: Deadline) -> Turn:
@@ -119,11 +126,11 @@ class Conversation:
             "total": round((time.perf_counter() - started) * 1000, 3),
         }
         with transaction():
-            fresh = Turn.select(Turn.state, Turn.reply).where(Turn.id == turn.id).get()
-            if fresh.state != "open" and fresh.reply:
-                return Turn.get_by_id(turn.id)  # another request was first
             turn.withheld = turn in thought.withheld
-            turn.save(only=turn.dirty_fields)
+            columns = {field: getattr(turn, field.name) for field in turn.dirty_fields}
+            still_open = (Turn.id == turn.id) & ((Turn.state == "open") | (Turn.reply == ""))
+            if not Turn.update(columns).where(still_open).execute():
+                return Turn.get_by_id(turn.id)  # another request took it over and was first
             if thought.withheld:
                 Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
             for ordinal, (call, result, spent_ms) in enumerate(thought.calls):

@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -114,11 +114,19 @@ def _migration_lock(database: Any) -> Iterator[None]:
             yield
 
 
-def transaction() -> AbstractContextManager[Any]:
+# SQLite's own waiting for its write lock sleeps in steps of up to 100 ms; the threads of a process queue here instead.
+_writing = threading.RLock()
+
+
+@contextmanager
+def transaction() -> Iterator[None]:
     """One transaction that takes SQLite's write lock at once, so that it never fails half-way for being late."""
     if isinstance(proxy.obj, SqliteDatabase):
-        return proxy.atomic("IMMEDIATE")
-    return proxy.atomic()
+        with _writing, proxy.atomic("IMMEDIATE"):
+            yield
+    else:
+        with proxy.atomic():
+            yield
 
 
 def scrub() -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from peewee import fn
+
 from stackmem.answers import Segment
 from stackmem.making import make_memory
 from stackmem.models import ForgetRequest, Session, Turn, Window
@@ -31,8 +33,8 @@ class Look:
 
 def unlooked(session: Session) -> int:
     """Return how many pending turns no look has seen."""
-    rows = Turn.select().where(Turn.session == session, Turn.state == "pending", Turn.id > session.looked_to)
-    return int(rows.count())
+    new = (Turn.session == session) & (Turn.state == "pending") & (Turn.id > session.looked_to)
+    return int(Turn.select(fn.COUNT(Turn.id)).where(new).scalar())
 
 
 def is_due(session: Session, now: datetime) -> bool:

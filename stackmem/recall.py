@@ -220,7 +220,8 @@ class Recall:
         if not hits:
             return []
         active = Memory.select(Memory.id).where(Memory.owner == where.owner, Memory.status == "active")
-        normalise = active.limit(NORMALISE_FROM).count() >= NORMALISE_FROM
+        many = where.status == "active" and len(rows) >= NORMALISE_FROM
+        normalise = many or active.limit(NORMALISE_FROM).count() >= NORMALISE_FROM
         scores = _rank_scores(query, hits, rows, normalise)
         found = [
             Ranked(hit.memory_id, rows[hit.memory_id].said_at, round(hit.summary_score, 6), float(score))

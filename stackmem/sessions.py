@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from peewee import fn
+
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.ids import session_name
 from stackmem.models import Owner, Session, Turn
@@ -16,12 +18,12 @@ def session_for_turn(owner: str, name: str | None, device: str | None, now: date
 
     A new one makes a look at the owner's other sessions due, and ends none of them.
     """
-    Owner.insert(name=owner).on_conflict_ignore().execute()
     latest = _latest_open(owner, name, device)
     if latest is not None:
         if now - latest.received_at < IDLE_LIMIT:
             return latest
         end(latest, now)
+    Owner.insert(name=owner).on_conflict_ignore().execute()
     Session.update(look_due=True).where(Session.owner == owner, Session.ended_at.is_null()).execute()
     return begin(owner, name or session_name(), now=now, named=name is not None, device=device)
 
@@ -77,5 +79,4 @@ def end_idle(now: datetime) -> int:
 
 def next_ordinal(session: Session) -> int:
     """Return the ordinal of the session's next turn, counted from 1."""
-    last = Turn.select(Turn.ordinal).where(Turn.session == session).order_by(Turn.ordinal.desc()).first()
-    return (last.ordinal if last else 0) + 1
+    return (Turn.select(fn.MAX(Turn.ordinal)).where(Turn.session == session).scalar() or 0) + 1

@@ -7,7 +7,7 @@ from typing import Any
 from stackmem.clock import show_time
 from stackmem.exceptions import InvalidInput
 from stackmem.lexical import coverage
-from stackmem.models import Memory, MemorySource, Session, Turn
+from stackmem.models import Memory, MemorySource, Turn
 from stackmem.ports import IndexFilter
 from stackmem.settling import forgotten_turns
 from stackmem.text import estimate_tokens
@@ -129,15 +129,14 @@ def not_yet_memories(
 ) -> list[dict[str, Any]]:
     """Return turns of other sessions that are no memory yet and share words with the query, the best first."""
     rows = (
-        Turn.select(Turn, Session)
-        .join(Session)
+        Turn.select(Turn.id, Turn.at, Turn.user, Turn.reply)
         .where(Turn.owner == owner, Turn.state.in_(["pending", "failed"]))
         .order_by(Turn.id.desc())
         .limit(WAITING)
     )
     if session_id is not None:
         rows = rows.where(Turn.session != session_id)
-    in_time = [turn for turn in rows if _in_time(turn.at, where)]
+    in_time = [turn for turn in rows.namedtuples() if _in_time(turn.at, where)]
     scored = [(coverage(query, f"{turn.user}\n{turn.reply}"), turn.id, turn) for turn in in_time]
     best = sorted((row for row in scored if row[0] >= WAITING_COVERAGE), reverse=True, key=lambda row: row[:2])
     return [

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 _LONE_OR_NUL = re.compile("[\x00\ud800-\udfff]")
@@ -63,13 +64,15 @@ def key_letters(character: str, before: str) -> str:
     return _LONG_MARK_AS_DASH.sub("", before + letters)[len(before) :] if letters == "ー" else letters
 
 
-def bigrams(text: str) -> list[str]:
-    """Return the character bigrams of the folded text, in order, without white space and punctuation.
+def letters(text: str) -> str:
+    """Return the folded text without white space and punctuation."""
+    return "".join(filter(str.isalnum, fold(text)))
 
-    A one-character text gives that character.
-    """
-    letters = "".join(filter(str.isalnum, fold(text)))
-    return [letters[i : i + 2] for i in range(len(letters) - 1)] or ([letters] if letters else [])
+
+def bigrams(text: str) -> list[str]:
+    """Return the character bigrams of a text's letters, in order; a one-character text gives that character."""
+    word = letters(text)
+    return [word[i : i + 2] for i in range(len(word) - 1)] or ([word] if word else [])
 
 
 def content_pieces(text: str) -> frozenset[str]:
@@ -79,6 +82,7 @@ def content_pieces(text: str) -> frozenset[str]:
     return frozenset([*pieces, *pairs])
 
 
+@lru_cache(maxsize=4096)  # the same turns and prompts are counted again and again
 def estimate_tokens(text: str) -> int:
     """Return the number of Qwen tokens, estimated from the kinds of characters (docs/decisions/0014)."""
     ascii_count = len(text.encode("ascii", "ignore"))

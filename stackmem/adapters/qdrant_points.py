@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from uuid import UUID
 
@@ -34,6 +35,7 @@ def point_id(memory_id: str) -> UUID:
     return uuid
 
 
+@lru_cache(maxsize=2**16)  # one search asks for hundreds of the same few thousand
 def memory_id_of(point: UUID | str | int) -> str:
     """Return the memory id of a point id, as the engines hand it back."""
     return f"{_PREFIX}{ULID.from_uuid(point if isinstance(point, UUID) else UUID(str(point)))}"
