@@ -91,16 +91,32 @@ def _lines_begin(short: str, long: str) -> bool:
 def grow(row: Turn, exchange: Exchange) -> bool:
     """Give a row the lines its log has gained; tell whether there were any.
 
-    It is looked at again, unless memories were made of it: then those are indexed with the new words.
+    It is looked at again, unless memories were made of it: those are indexed with the reply it gained, and what the
+    user said besides is a turn of its own (``rest``).
     """
     stored, words = (row.user, row.reply), (exchange.user, exchange.reply)
-    if row.settled or stored == words or not begins(stored, words):
+    is_kept = row.state == "kept"
+    if row.settled or stored == words or not begins(stored, words) or (is_kept and row.user != exchange.user):
         return False
-    state = row.state if row.state == "kept" else "pending"
+    state = "kept" if is_kept else "pending"
     Turn.update(user=words[0], reply=words[1], state=state).where(Turn.id == row.id).execute()
     of_row = MemorySource.select(MemorySource.memory).where(MemorySource.turn == row.id)
     Memory.update(**changed()).where(Memory.id.in_(of_row), Memory.status != "forgotten").execute()
     return True
+
+
+def rest(row: Turn, exchange: Exchange) -> tuple[str, Exchange] | None:
+    """Return what a log added to a turn that is a memory already, with its uid; None where that is nothing new."""
+    if row.state != "kept" or not row.user or row.user == exchange.user:
+        return None
+    said = exchange.utterances
+    for count in range(1, len(said)):
+        begun = Exchange(exchange.ordinal, exchange.at, said[:count])
+        if (begun.user, begun.reply) == (row.user, row.reply):
+            added = Exchange(exchange.ordinal, said[count].at or exchange.at, said[count:])
+            uid = turn_uid(row.owner, row.uid, "rest", exchange.ordinal, f"{added.user}\0{added.reply}")
+            return None if turns_by_uid([uid]) else (uid, added)
+    return None
 
 
 def session_of_part(

@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from stackmem import sessions
-from stackmem.appending import StoredLog, grow, session_of_part
+from stackmem.appending import StoredLog, grow, rest, session_of_part
 from stackmem.database import transaction
 from stackmem.exceptions import InvalidInput
 from stackmem.models import Owner, Session, Turn
@@ -87,6 +87,8 @@ class Importer:
             elif row is not None:
                 own.append(row)
                 touched |= {row.session_id} if grow(row, exchange) else set()
+                more = rest(row, exchange)
+                fresh += [more] if more else []
         if fresh:
             touched.add(self._insert(stored.name, part, utterances[0].at, fresh, own))
         result.known += len(own)

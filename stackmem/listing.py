@@ -80,8 +80,12 @@ def _type(wanted: Wanted) -> str | None:
 
 def one(owner: str, memory_id: str) -> Memory:
     """Return a memory of this owner. Raises NotFound."""
-    memory = Memory.get_or_none(Memory.id == memory_id, Memory.owner == owner, Memory.status != "forgotten")
-    if memory is None:
+    memory = Memory.get_or_none(Memory.id == memory_id, Memory.owner == owner)
+    if memory is not None and memory.status == "forgotten" and memory.purge_at is not None:
+        raise NotFound(
+            f"{memory_id[:40]} is forgotten; until it is deleted, `stackmem memories restore` brings it back."
+        )
+    if memory is None or memory.status == "forgotten":
         raise NotFound(f"There is no memory {memory_id[:40]}.")
     return memory
 

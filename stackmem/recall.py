@@ -233,7 +233,8 @@ class Recall:
 
     def _sources_of(self, found: Sequence[Candidate], arguments: SearchArguments) -> dict[str, list[dict[str, Any]]]:
         if len(found) > 1 or arguments.exact:
-            memories = [candidate.memory for candidate in found[:CHECKED]]
+            # What a person corrected counts more than the words it came from, which would say the old value.
+            memories = [candidate.memory for candidate in found[:CHECKED] if candidate.memory.origin != "edited"]
             return sources.cut_sources(memories, arguments.query, self._zone)
         return {}
 
@@ -249,6 +250,8 @@ class Recall:
             "said_at": sources.shown_time(memory.said_at, self._zone),
             "source_checked": read is not None,
         }
+        if memory.origin == "edited":
+            shown["corrected_by_hand"] = True
         return shown if read is None else shown | {"sources": read}
 
     @staticmethod

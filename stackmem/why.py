@@ -42,6 +42,8 @@ def verdict(turn: Turn, calls: list[ToolTrace]) -> str:
     """Return in one sentence how the reply came about."""
     if turn.imported:
         return "This turn was imported: its reply was not made here."
+    if turn.settled and not (turn.user or turn.reply):
+        return "The words of this turn were deleted, as somebody asked."
     if turn.state == "open":
         return "This turn is not answered yet."
     if turn.degraded:

@@ -1,7 +1,11 @@
 """What the terminal says when the server is ready."""
 
 import ipaddress
+import os
+import shutil
 import socket
+import sys
+from pathlib import Path
 
 from stackmem.bootstrap import Runtime
 from stackmem.config import Settings
@@ -65,12 +69,20 @@ _NO_MODEL = [
 ]
 
 
+def _command() -> str:
+    """Return how the command is called here: by its path where it is not on the PATH."""
+    own = Path(sys.argv[0])
+    if shutil.which("stackmem") or own.name != "stackmem":
+        return "stackmem"
+    return os.path.relpath(own) if own.is_relative_to(Path.cwd()) else str(own)
+
+
 def _reach(bound: Bound, insecure: bool) -> list[str]:
     address = lan_address()
     if is_loopback(bound):
         return [
-            "Talk to it here:   stackmem chat",
-            "For the robot:     stackmem devices add NAME, then stackmem up --host 0.0.0.0"
+            f"Talk to it here:   {_command()} chat",
+            f"For the robot:     {_command()} devices add NAME, then {_command()} up --host 0.0.0.0"
             + (f"; its address will be {_url(address, bound[1])}/v1/turns" if address else ""),
         ]
     everywhere = ipaddress.ip_address(bound[0].partition("%")[0]).is_unspecified

@@ -55,6 +55,10 @@ def edit(memory_id: str, owner: str, as_json: bool, entities: tuple[str, ...], *
     with store(settings) as database:
         if not changes and sys.stdin.isatty():
             changes = _from_editor(listing.one(owner, memory_id))
+        if not changes:
+            raise InvalidInput(
+                "There is nothing to change: give --summary, --topic, --entity, --type, --at, --from or --to."
+            )
         memory = edit_memory(owner, memory_id, changes, SystemClock().now(), settings.zone)
         _finish(settings, database, owner, lambda: not Memory.get_by_id(memory.id).outdated)
         line = shapes.memory_lines([memory], settings.zone)[0]

@@ -43,7 +43,9 @@ def list_(owner: str, limit: int, as_json: bool, **wanted: str | None) -> None:
     settings = load_settings()
     with store(settings):
         found = listing.newest(owner, wanted, limit, settings.zone)
-    _print(found, as_json, "No memories yet: they are made a few turns after something was told.")
+    asked = any(wanted[name] for name in ("entity", "memory_type", "since", "until")) or wanted["status"] != "active"
+    none = "Nothing fits." if asked else "No memories yet: they are made a few turns after something was told."
+    _print(found, as_json, none)
 
 
 @memories.command()

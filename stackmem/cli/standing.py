@@ -31,7 +31,10 @@ def status(owner: str, as_json: bool) -> None:
     click.echo(f"{'index':9}{index['kind']}  points {index['points']}  waiting {index['pending']}")
     click.echo(f"{'embedder':9}{index['embedder']}, {index['dim']} dimensions")
     if found["oldest_pending_s"] is not None:
-        click.echo(f"The oldest turn that is not looked at yet is {found['oldest_pending_s']} s old.")
+        click.echo(
+            f"The oldest turn that is no memory yet is {found['oldest_pending_s']} s old. Turns are looked at when six "
+            "are new, after two minutes of silence, and when their session ends; the last topic waits for the end."
+        )
     if found["turns"]["failed"]:
         click.echo("Failed turns are tried again with `stackmem retry`.")
     for asked in found["forget_requests"]:

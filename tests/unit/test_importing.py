@@ -313,6 +313,21 @@ def test_a_turn_that_is_a_memory_stays_one_and_is_indexed_with_its_new_words(off
     assert len(summaries()) == 1
 
 
+def test_what_the_user_added_to_a_turn_that_is_a_memory_is_remembered_too(offline: World) -> None:
+    log = [
+        line("user", "引っ越したよ。今は横浜に住んでる", "01 10:00"), line("user", "家賃は9万円で契約した", "01 10:01"),
+        line("assistant", "いいね", "01 10:02"),
+    ]  # fmt: skip
+    turn = only(offline, log[0])
+    offline.settle()
+    for _ in range(2):
+        run(offline, *log)
+        offline.settle()
+        assert again(turn).user == "引っ越したよ。今は横浜に住んでる"
+        assert [row.user for row in Turn.select().order_by(Turn.id)][1:] == ["家賃は9万円で契約した"]
+        assert any("家賃" in summary for summary in summaries())
+
+
 @pytest.mark.parametrize("when", ["01 10:00", None])
 @pytest.mark.parametrize("blank", [True, False])
 def test_a_settled_turn_never_changes(world: World, when: str | None, blank: bool) -> None:

@@ -24,7 +24,7 @@ _ANOTHER = re.compile(
 )
 _DENIED = re.compile(r"([^、。\s]{1,20}?)(?:じゃなくて?|ではなくて?|でなくて)|\bnot (\S{1,20})")
 _CHANGES = re.compile(
-    r"やめた|やめまし|変更|変え|変わっ|になった|になりまし|やっぱり?.*(?:にする|にした|にしまし|ことに)|\binstead\b|\bchanged\b"
+    r"やめた|やめまし|中止|キャンセル|取りやめ|なくなっ|変更|変え|変わっ|になった|になりまし|やっぱり?.*(?:にする|にした|にしまし|ことに)|\binstead\b|\bchanged\b"
 )
 _BECAME = re.compile(r"になった|になりました")  # a change only where the subject is named: 「歯医者は土曜になった」
 _LIGHT = frozenset("思出来頑張")
@@ -51,7 +51,8 @@ def _rest(new: dict[str, Any], known: dict[str, Any]) -> str:
     left = []
     for sentence in sentences(unframed(as_text(known.get("summary"))[:2000])):
         bare = _IN_BRACKETS.sub("", sentence)
-        if not is_question(bare) and not any(_changes(one, bare, new, known) for one in _said(new)):
+        stands_alone = sum(_words(bare).values()) >= 2.0 and not CORRECTION.search(fold(bare))
+        if stands_alone and not is_question(bare) and not any(_changes(one, bare, new, known) for one in _said(new)):
             left.append(sentence)
     return ("" if is_japanese("".join(left)) else " ").join(left)
 
@@ -92,7 +93,7 @@ def _changes(one: str, other: str, new: dict[str, Any], known: dict[str, Any]) -
     if _BECAME.search(folded) and "は" not in folded:
         return 0.0
     if CORRECTION.search(folded):
-        if _denies(folded, fold(other)):
+        if _denies(folded, fold(other)) and (common or not _holds_denied(folded, one, new)):
             return 2.0 + likeness_of_words
         subject = common + 2.0 * bool(_entities(new) & _entities(known))
         lasting = known.get("memory_type") in ("decision", "preference") and bool(_CHANGES.search(folded))
@@ -109,6 +110,11 @@ def _denies(new: str, known: str) -> bool:
         if any(value in numbers(known) for value in values) or (not values and len(denied) > 1 and denied in known):
             return True
     return False
+
+
+def _holds_denied(folded: str, one: str, new: dict[str, Any]) -> bool:
+    """Tell whether the value taken back stands in another sentence of the same memory: then it is corrected there."""
+    return any(_denies(folded, fold(other)) for other in _said(new) if other != one)
 
 
 def _entities(memory: dict[str, Any]) -> set[str]:

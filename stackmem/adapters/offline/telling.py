@@ -29,6 +29,9 @@ _NUMBER_ASKED = re.compile(
     r"いくら|いくつ|(?:何|なん)(?:円|年|月|日|時|歳|個|匹|人|回|番|センチ|キロ|曜)|いつ|どのくらい|どれくらい"
     r"|\bhow (?:much|many|old|long|tall|far)\b|\bwhen\b"
 )
+_EXCUSE = re.compile(
+    r"ごめん|すみません|言語モデルがまだ|[Ss]orry|I (?:don't|can't|do not) "
+)  # what a robot says for want of words
 _VAGUE = re.compile(r"あの|その|例の|どれ|どっち|どちら|\bwhich\b|\bthat\b")
 _IN_SESSION = 0.8  # share of the question that words of this session must hold to answer it
 _DIFFERENT = 0.35  # likeness of two candidates below which they are about different things
@@ -117,6 +120,8 @@ def _words_of(sources: Sequence[dict[str, Any]], question: str, at: Any) -> list
             fit = _fit(question, text)
             if is_question(text):
                 asked = 0.8 * closeness(question, text)
+            elif not by_user and _EXCUSE.match(text):
+                fit = 0.0
             elif not is_chatter(text):
                 idle = not by_user and not asked and _is_echo(text, before)
                 fit, asked = (0.0 if idle else fit + asked), 0.0

@@ -37,7 +37,7 @@ _NEW_TOPIC = re.compile(
     r"|by the way|anyway|oh,? (?:and|also)|speaking of|on another)"
 )
 _CONTINUES = re.compile(
-    r"\b(?:it|its|it's|he|he's|him|his|she|she's|her|they|they're|them|their|that|that's|this|these|those|there|too|also)\b"
+    r"\A\W*(?:それ|その|そこ|そし|あれ|あの|これ|この|でも|けど|だから|で、|しかも|だって|めっちゃ|すごく|とっても|とても|うん|はい|ええ|そう|いや)|\b(?:it|its|it's|he|he's|him|his|she|she's|her|they|they're|them|their|that|that's|this|these|those|there|too|also)\b"
 )
 
 
@@ -64,7 +64,8 @@ class Turn:
     answers: bool
     corrects: bool
     english: bool
-    continues: bool  # by an English pronoun: it, she, there
+    continues: bool  # by a word that points back: it, she, それ, でも
+    to_robot: bool
     forget: str  # what the user asks to forget, "" where they do not
     aliases: tuple[list[str], ...]
 
@@ -113,6 +114,7 @@ def _read(turn: dict[str, Any], both: bool, asked: str) -> Turn:
         corrects=bool(CORRECTION.search(fold(user[:LOOKED_AT]))),
         english=english,
         continues=bool(_CONTINUES.search(fold(user[:LOOKED_AT]))),
+        to_robot=not both,
         forget="" if both else asks_to_forget(user),
         aliases=tuple(aliases(user)),
     )
@@ -196,14 +198,17 @@ def _cost_of_cut(turns: list[Turn], gap: int) -> float:
     before = {unit: weight for earlier in turns[max(0, gap - 2) : gap] for unit, weight in earlier.units.items()}
     after = {unit: weight for later in turns[gap : gap + 2] for unit, weight in later.units.items()}
     cost = likeness(before, after) - (0.5 if turn.opens_topic else 0.0) + (0.5 if turn.corrects else 0.0)
-    if turn.english and not (turn.opens_topic or turn.corrects or turn.answers):
-        return _cost_of_english_cut(turn, before, cost)
+    if (turn.english or turn.to_robot) and not (turn.opens_topic or turn.corrects or turn.answers):
+        return _cost_of_bare_cut(turn, before, cost)
     apart = not cost and not turn.answers and min(turns[gap - 1].worth, turn.worth) >= _FACT
     return cost - (0.3 if apart else 0.0)
 
 
-def _cost_of_english_cut(turn: Turn, before: dict[str, float], cost: float) -> float:
-    """Return the cost before an English turn: a pronoun holds it, a statement that shares no word stands apart."""
+def _cost_of_bare_cut(turn: Turn, before: dict[str, float], cost: float) -> float:
+    """Return the cost before a turn without a cue: a word that points back holds it, and so does a shared one.
+
+    For English, and for what people tell a robot: there most statements stand alone.
+    """
     if turn.continues:
         return cost + 0.3
     return -0.3 if turn.worth >= _WORDS_TOO and not shared(before, turn.units) else cost

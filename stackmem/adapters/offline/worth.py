@@ -26,7 +26,8 @@ _COMMAND = re.compile(
     r"|\A\W*(?:go|turn|move|stop|look|play|come|please|nod|tell me|show me|sing|wait|say)\b"
 )
 _NOTE_THIS = re.compile(
-    r"(?:覚えて|おぼえて|メモして|記憶して)(?:おい|ね|て|くれ|ほし|\W|\Z)|\bremember (?:that|this)|\bnote that"
+    r"(?:覚えて|おぼえて|メモして|記憶して)(?:おい|ね|て|くれ|ほし|\W|\Z)|(?:覚え|おぼえ|メモし)と(?:い|け|く)"
+    r"|\bremember (?:that|this)|\bnote that"
 )
 _PREFERENCE = re.compile(
     r"毎[朝日週晩月年]|好き|嫌い|きらい|大好|苦手|いつも|お気に入り|得意|趣味|派です|派だ|推し|ハマって|はまって|飽き|アレルギー|食べられない|飲めない|食べれない|すき(?:です|だ|な|！|!|で)|よく(?=[^な].{0,12}(?:ます|る|てい))"
@@ -58,7 +59,7 @@ _OWN = re.compile(
 )
 _OBJECT = re.compile(r"を.{0,20}(?:た|だ|ました|てる|ている|ています)(?:よ|の|んだ|んです)?[\s。!]*\Z")
 CORRECTION = re.compile(
-    r"じゃなくて|じゃなく|ではなくて?|でなくて|やっぱり|やっぱ|訂正|間違[えっい]|変更|変わっ|変え[たま]|やめた|やめて|やめまし|になった|になりました|もう.{0,12}ない"
+    r"じゃなくて|じゃなく|ではなくて?|でなくて|やっぱり|やっぱ|訂正|間違[えっい]|変更|変わっ|変え[たま]|やめた|やめて|やめまし|になった|になりました|もう.{0,12}ない|中止|キャンセル|取りやめ|なくなっ[たち]"
     r"|\b(?:actually|changed?|instead|correction|no longer|not anymore|i meant|was wrong|switched)\b"
 )
 _ADVICE = re.compile(
