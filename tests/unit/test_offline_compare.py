@@ -119,3 +119,14 @@ def test_what_a_correction_does_not_change_is_kept() -> None:
     (decision,) = ask(request)["decisions"]
     assert (decision["decision"], decision["known"]) == ("supersedes", "K1")
     assert decision["keep"] == "去年の夏（2025年6月1日〜2025年8月31日）に北海道に行ったんだ。"
+
+
+def test_a_correction_inside_a_memory_retires_no_other_with_the_same_value() -> None:
+    new = DATED + "来月3日（2026年8月3日）に美容院予約したんだ。あ、3日じゃなくて4日だった。"
+    assert decide(new, DATED + "来月3日（2026年8月3日）に歯医者の予約入れたんだ。") == ("new", None)
+
+
+def test_a_plan_that_was_called_off_is_retired() -> None:
+    plan = DATED + "12月20日にディズニーランドに行く予定なんだ。"
+    for said in ("ディズニーランドの予定、中止になったよ。", "ディズニーランドに行くの、キャンセルしたんだ。"):
+        assert decide(said, plan, memory_type="decision", entities=["ディズニーランド"]) == ("supersedes", "K1")

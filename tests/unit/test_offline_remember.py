@@ -318,3 +318,22 @@ def test_the_real_logs_reach_their_targets() -> None:
     assert polite["noise"] <= 0.25
     assert (polite["evidence kept"] + short["evidence kept"]) / 2 >= 0.88
     assert polite["not searched"] + polite["false triggers"] + short["not searched"] + short["false triggers"] <= 0.2
+
+
+def test_what_people_tell_a_robot_are_facts_apart() -> None:
+    memories = kept(
+        ("先週の土曜に弟と高尾山に登ってきたよ", "そうなんだ"),
+        ("めっちゃ疲れたけど楽しかった", "へえ"),
+        ("来月3日に歯医者の予約入れたんだ", "そうなんだね"),
+        ("エビアレルギーなんだ", "気をつけるね"),
+    )
+    assert [len(memory["turn_ids"]) for memory in memories] == [2, 1, 1]
+
+
+def test_everyday_ways_of_telling_are_no_questions() -> None:
+    for said in (
+        "去年の夏は家族で沖縄に行ったんだよね",
+        "ぼくの名前は健太だよ、よろしくね",
+        "パスワードはひまわり2024だから覚えといて",
+    ):
+        assert len(kept((said, "うん"))) == 1, said

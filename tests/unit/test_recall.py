@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
+from stackmem.editing import edit
 from stackmem.indexing import IndexHandle
 from stackmem.models import MemoryVector, Session, Turn
 from stackmem.ports import IndexFilter, IndexHit, Vector
@@ -496,3 +497,17 @@ def test_scores_are_of_the_summary(world: World, embedder: UseEmbedder) -> None:
     assert search(world, "富士通のPC").hits[0]["retrieval_score"] == pytest.approx(
         float(np.dot(query, summary)), abs=1e-5
     )
+
+
+def test_what_a_person_corrected_is_not_contradicted_by_its_old_words(world: World) -> None:
+    memory = world.memory("富士通のPCは12万円。", "富士通のPCを12万円で買った", entities=["富士通"])
+    world.memory("猫はミケ。", "猫はミケだよ")
+    edit("home", memory.id, {"summary": "富士通のPCは13万円。"}, world.clock.now(), ZONE)
+    world.indexed()
+    (first, *_) = search(world, "富士通のPCの値段", exact=True).content["candidates"]
+    assert (first["summary"], first["corrected_by_hand"], first["source_checked"]) == (
+        "富士通のPCは13万円。",
+        True,
+        False,
+    )
+    assert "sources" not in first

@@ -26,7 +26,7 @@ _DENIED = re.compile(r"([^、。\s]{1,20}?)(?:じゃなくて?|ではなくて?|
 _CHANGES = re.compile(
     r"やめた|やめまし|中止|キャンセル|取りやめ|なくなっ|変更|変え|変わっ|になった|になりまし|やっぱり?.*(?:にする|にした|にしまし|ことに)|\binstead\b|\bchanged\b"
 )
-_BECAME = re.compile(r"になった|になりました")  # a change only where the subject is named: 「歯医者は土曜になった」
+_BECAME = re.compile(r"(?<!中止)(?:になった|になりました)")  # a change only where a subject stands: 「歯医者は土曜に」
 _LIGHT = frozenset("思出来頑張")
 _REPEATS, _SAME_PREDICATE = 0.8, 0.75  # likeness of content units
 

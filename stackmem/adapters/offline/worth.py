@@ -86,7 +86,11 @@ def is_chatter(sentence: str) -> bool:
     folded = fold(sentence)
     if len(folded) <= 60 and not any(char.isalnum() for char in _BACKCHANNEL.sub("", folded)):
         return True
-    return bool(_GREETING.search(folded)) and len(folded) < 40 and not (numbers(folded) or _PREFERENCE.search(folded))
+    return (
+        bool(_GREETING.search(folded))
+        and len(folded) < 40
+        and not (numbers(folded) or _PREFERENCE.search(folded) or "名前" in folded)
+    )
 
 
 def is_command(sentence: str) -> bool:
