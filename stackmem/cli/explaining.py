@@ -18,7 +18,10 @@ from stackmem.why import why as explain
 @click.option("--memory", "memory_id", type=WORDS, help="Why was this memory not shown?")
 @json_option
 def why(turn_id: str, owner: str, memory_id: str | None, as_json: bool) -> None:
-    """Tell how a reply came about: what was searched, found and shown to the model."""
+    """Tell how a reply came about.
+
+    What was searched, found and shown to the model; with --memory, why a memory was not.
+    """
     settings = load_settings()
 
     def ask(server: Server) -> dict[str, Any]:

@@ -288,7 +288,7 @@ def test_a_database_with_damaged_pages_gives_one_line(filled: Path) -> None:
 def test_a_database_of_a_newer_version_is_left_alone(filled: Path) -> None:
     with sqlite3.connect(filled / "stackmem.db") as connection:
         connection.execute(
-            "INSERT INTO schema_migration (name, applied) SELECT '0999_later', applied FROM schema_migration"
+            "INSERT INTO schema_migration (name, applied) SELECT '0999_later', applied FROM schema_migration LIMIT 1"
         )
     connection.close()
     check_refused(start(filled), "newer stackmem", "0999_later")
