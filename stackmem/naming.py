@@ -1,5 +1,6 @@
 """Names: which spelling is shown, and which names mean the same thing. Names widen a search; they merge nothing."""
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from stackmem.text import entity_key, key_letters
 WIDENED = 20  # names that one search is widened to at most
 ENTITIES = 500  # in one query
 NAME_LIMIT = 80  # characters
+_SAYS_NOTHING = re.compile("[ぁ-んァ-ヶーA-Za-z0-9]")  # one such letter stands in every turn
 
 
 # --- spellings -------------------------------------------------------------------------------------------------------
@@ -107,6 +109,8 @@ def display_forms(owner: str, keys: Iterable[str]) -> dict[str, str]:
 def note_aliases(owner: str, pairs: Iterable[tuple[str, str]], turns: Sequence[Turn], now: datetime) -> None:
     """Keep the pairs that one of these turns states: it must say both names. What only a model knows is no alias."""
     for name, other in pairs:
+        if _SAYS_NOTHING.fullmatch(name.strip()) or _SAYS_NOTHING.fullmatch(other.strip()):
+            continue
         for turn in turns:
             words = f"{turn.user}\n{turn.reply}"
             if spellings(words, entity_key(name)) and spellings(words, entity_key(other)):

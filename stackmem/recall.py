@@ -3,32 +3,23 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from stackmem import sources
 from stackmem.clock import read_time, show_time
 from stackmem.exceptions import InvalidInput, StackmemError, TransientError
 from stackmem.indexing import IndexHandle
-from stackmem.lexical import bm25
 from stackmem.models import Memory
 from stackmem.naming import widen, widened_query
 from stackmem.ports import Embedder, IndexFilter, IndexHit, Vector
+from stackmem.ranking import NORMALISE_FROM, Ranked, best_score, newest_first_in_ties, rank_scores, tie_margin
 from stackmem.shapes import forms_of, shown_entities
 from stackmem.text import clean, entity_key
 
 POOL = 100  # best by summary and best by source words that are ranked
 CANDIDATES = 5
 CHECKED = 3  # candidates whose source turns are re-read
-NORMALISE_FROM = 20  # active memories: below it a mean and a deviation say nothing
-# Weights of the words beside the vectors (docs/decisions/0013-recall-measured.md): a summary holds what matters in few.
-LEXICAL_SUMMARY = 0.6
-LEXICAL_SOURCES = 0.3
-TIE_MARGIN = 0.02  # of plain similarity
-TIE_MARGIN_NORMALISED = 0.10  # of summed z-scores
 TYPES = ("episode", "decision", "preference")
 QUERY_LIMIT = 1000  # characters
 
@@ -52,16 +43,6 @@ class Candidate:
     """A memory found: its row, the index's similarity of the summary, and the score it was ordered by."""
 
     memory: Memory
-    retrieval_score: float
-    rank_score: float
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A memory found, before its row is read."""
-
-    memory_id: str
-    said_at: datetime
     retrieval_score: float
     rank_score: float
 
@@ -183,7 +164,7 @@ class Recall:
         """Return how near a memory is (None: not among the nearest), and from where on nearness counts."""
         index = self._index.current
         hits = index.search(self._embed(arguments.query), arguments.where, POOL) if index else []
-        near = next((_best(hit) for hit in hits if hit.memory_id == memory_id), None)
+        near = next((best_score(hit) for hit in hits if hit.memory_id == memory_id), None)
         return near, self._embedder.floor
 
     def read_memory_source(self, owner: str, given: dict[str, Any]) -> ToolResult:
@@ -214,7 +195,7 @@ class Recall:
         index = self._index.current
         if index is None:
             raise TransientError("The memory index is being rebuilt; answer without it, and say so.")
-        hits = [hit for hit in index.search(vector, where, max(POOL, limit)) if _best(hit) >= self._embedder.floor]
+        hits = [hit for hit in index.search(vector, where, max(POOL, limit)) if best_score(hit) >= self._embedder.floor]
         rows = _active_rows(where, hits)
         hits = [hit for hit in hits if hit.memory_id in rows]
         if not hits:
@@ -222,14 +203,13 @@ class Recall:
         active = Memory.select(Memory.id).where(Memory.owner == where.owner, Memory.status == "active")
         many = where.status == "active" and len(rows) >= NORMALISE_FROM
         normalise = many or active.limit(NORMALISE_FROM).count() >= NORMALISE_FROM
-        scores = _rank_scores(query, hits, rows, normalise)
+        scores = rank_scores(query, hits, rows, normalise)
         found = [
             Ranked(hit.memory_id, rows[hit.memory_id].said_at, round(hit.summary_score, 6), float(score))
             for hit, score in zip(hits, scores, strict=True)
         ]
         found.sort(key=lambda ranked: (-ranked.rank_score, ranked.memory_id))
-        margin = TIE_MARGIN_NORMALISED if normalise else TIE_MARGIN
-        return _candidates((found if dated else newest_first_in_ties(found, margin))[:limit])
+        return _candidates((found if dated else newest_first_in_ties(found, tie_margin(normalise)))[:limit])
 
     def _sources_of(self, found: Sequence[Candidate], arguments: SearchArguments) -> dict[str, list[dict[str, Any]]]:
         if len(found) > 1 or arguments.exact:
@@ -290,10 +270,6 @@ def _waiting_hits(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _best(hit: IndexHit) -> float:
-    return max(hit.summary_score, -1.0 if hit.source_score is None else hit.source_score)
-
-
 def _active_rows(where: IndexFilter, hits: Sequence[IndexHit]) -> dict[str, Any]:
     # The index is derived: what it returns counts only when the database says so too. Only what ranking needs is read.
     ids = [hit.memory_id for hit in hits]
@@ -311,32 +287,3 @@ def _candidates(best: Sequence[Ranked]) -> list[Candidate]:
         for ranked in best
         if ranked.memory_id in rows
     ]
-
-
-def _z(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    deviation = float(values.std())
-    return (values - values.mean()) / deviation if deviation > 1e-9 else np.zeros_like(values)
-
-
-def _rank_scores(query: str, hits: Sequence[IndexHit], rows: dict[str, Any], normalise: bool) -> NDArray[np.float64]:
-    """Return the order's score: mainly the vectors, a little the words (figures in docs/decisions)."""
-    summary = np.array([hit.summary_score for hit in hits])
-    if not normalise:
-        return np.array([_best(hit) for hit in hits])
-    source = np.array([hit.summary_score if hit.source_score is None else hit.source_score for hit in hits])
-    by_summary = bm25(query, [f"{rows[hit.memory_id].topic} {rows[hit.memory_id].summary}" for hit in hits])
-    words = sources.words_of([hit.memory_id for hit in hits])
-    by_source = bm25(query, [words[hit.memory_id] for hit in hits])
-    return _z(summary) + _z(source) + LEXICAL_SUMMARY * _z(by_summary) + LEXICAL_SOURCES * _z(by_source)
-
-
-def newest_first_in_ties(found: Sequence[Ranked], margin: float) -> list[Ranked]:
-    """Reorder: all within ``margin`` of a group's first member are tied, and the newest said comes first."""
-    ordered: list[Ranked] = []
-    group: list[Ranked] = []
-    for candidate in found:
-        if group and group[0].rank_score - candidate.rank_score > margin:
-            ordered += sorted(group, key=lambda tied: tied.said_at, reverse=True)
-            group = []
-        group.append(candidate)
-    return ordered + sorted(group, key=lambda tied: tied.said_at, reverse=True)

@@ -16,7 +16,8 @@ from stackmem.editing import edit
 from stackmem.indexing import IndexHandle
 from stackmem.models import MemoryVector, Session, Turn
 from stackmem.ports import IndexFilter, IndexHit, Vector
-from stackmem.recall import Ranked, Recall, SearchArguments, ToolResult, newest_first_in_ties, read_arguments
+from stackmem.ranking import Ranked, newest_first_in_ties
+from stackmem.recall import Recall, SearchArguments, ToolResult, read_arguments
 from tests.fakes import FixedClock
 from tests.unit.world import ZONE, World, at
 

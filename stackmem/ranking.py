@@ -1,0 +1,69 @@
+"""The order of what a search found: similarity of the summary and of the words, the newest first among near-equals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stackmem.lexical import bm25
+from stackmem.ports import IndexHit
+from stackmem.sources import words_of
+
+NORMALISE_FROM = 20  # active memories: below it a mean and a deviation say nothing
+# Weights of the words beside the vectors (docs/decisions/0013-recall-measured.md): a summary holds what matters in few.
+LEXICAL_SUMMARY = 0.6
+LEXICAL_SOURCES = 0.3
+TIE_MARGIN = 0.02  # of plain similarity
+TIE_MARGIN_NORMALISED = 0.10  # of summed z-scores
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A memory found, before its row is read."""
+
+    memory_id: str
+    said_at: datetime
+    retrieval_score: float
+    rank_score: float
+
+
+def best_score(hit: IndexHit) -> float:
+    """Return the larger of the similarities of the summary and of the nearest source window."""
+    return max(hit.summary_score, -1.0 if hit.source_score is None else hit.source_score)
+
+
+def _z(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    deviation = float(values.std())
+    return (values - values.mean()) / deviation if deviation > 1e-9 else np.zeros_like(values)
+
+
+def rank_scores(query: str, hits: Sequence[IndexHit], rows: dict[str, Any], normalise: bool) -> NDArray[np.float64]:
+    """Return the order's score: mainly the vectors, a little the words (figures in docs/decisions)."""
+    summary = np.array([hit.summary_score for hit in hits])
+    if not normalise:
+        return np.array([best_score(hit) for hit in hits])
+    source = np.array([hit.summary_score if hit.source_score is None else hit.source_score for hit in hits])
+    by_summary = bm25(query, [f"{rows[hit.memory_id].topic} {rows[hit.memory_id].summary}" for hit in hits])
+    words = words_of([hit.memory_id for hit in hits])
+    by_source = bm25(query, [words[hit.memory_id] for hit in hits])
+    return _z(summary) + _z(source) + LEXICAL_SUMMARY * _z(by_summary) + LEXICAL_SOURCES * _z(by_source)
+
+
+def newest_first_in_ties(found: Sequence[Ranked], margin: float) -> list[Ranked]:
+    """Reorder: all within ``margin`` of a group's first member are tied, and the newest said comes first."""
+    ordered: list[Ranked] = []
+    group: list[Ranked] = []
+    for candidate in found:
+        if group and group[0].rank_score - candidate.rank_score > margin:
+            ordered += sorted(group, key=lambda tied: tied.said_at, reverse=True)
+            group = []
+        group.append(candidate)
+    return ordered + sorted(group, key=lambda tied: tied.said_at, reverse=True)
+
+
+def tie_margin(normalised: bool) -> float:
+    """Return how near two scores are that count as equal."""
+    return TIE_MARGIN_NORMALISED if normalised else TIE_MARGIN
