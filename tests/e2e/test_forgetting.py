@@ -216,7 +216,10 @@ def test_until_it_is_purged_it_is_listed_and_can_be_restored(crossed: Told) -> N
     assert "memories restore" in said
     assert SECRET not in "".join(crossed.search("猫の名前"))
     assert crossed.listed("forgotten") == [identity]
-    assert "is forgotten; `stackmem memories restore` still brings it back" in command(crossed.home, "memories", "show", identity, **crossed.settings).stderr
+    assert (
+        "is forgotten; until it is deleted"
+        in command(crossed.home, "memories", "show", identity, **crossed.settings).stderr
+    )
     counted = crossed.json("status")
     assert (counted["memories"]["forgotten"], counted["index"]["points"], counted["index"]["pending"]) == (1, 1, 0)
 
