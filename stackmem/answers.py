@@ -8,6 +8,7 @@ from stackmem.exceptions import BadAnswer
 from stackmem.reading import read_json
 from stackmem.text import clean
 
+TYPES = ("episode", "decision", "preference")  # of memories
 SEGMENTS_LIMIT = 60  # of one look; of what comes after only what names a turn that none before names
 TEXT_LIMIT = 2000  # characters of a summary
 TOPIC_LIMIT = 200
@@ -47,7 +48,7 @@ class Segment(BaseModel):
     def _yes(cls, value: Any) -> bool:
         return value is True or str(value).strip().lower() in ("true", "yes", "1")
 
-    @field_validator("topic", mode="before")
+    @field_validator("topic", "forget", mode="before")
     @classmethod
     def _short(cls, value: Any) -> str:
         return _text(value, TOPIC_LIMIT)
@@ -67,12 +68,7 @@ class Segment(BaseModel):
     @field_validator("memory_type", mode="before")
     @classmethod
     def _known_type(cls, value: Any) -> str:
-        return value if value in ("episode", "decision", "preference") else "episode"
-
-    @field_validator("forget", mode="before")
-    @classmethod
-    def _what(cls, value: Any) -> str:
-        return _text(value, TOPIC_LIMIT)
+        return value if value in TYPES else "episode"
 
     @field_validator("aliases", mode="before")
     @classmethod

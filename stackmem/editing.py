@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
-from stackmem.answers import ENTITIES_LIMIT, ENTITY_LIMIT, TEXT_LIMIT, TOPIC_LIMIT
+from stackmem.answers import ENTITIES_LIMIT, ENTITY_LIMIT, TEXT_LIMIT, TOPIC_LIMIT, TYPES
 from stackmem.clock import read_time
 from stackmem.database import transaction
 from stackmem.exceptions import Conflict, InvalidInput, NotFound
@@ -15,7 +15,6 @@ from stackmem.settling import settle
 from stackmem.sources import source_turns
 from stackmem.text import clean
 
-TYPES = ("episode", "decision", "preference")
 FIELDS = ("topic", "summary", "entities", "memory_type", "occurred_at", "occurred_from", "occurred_to")
 TIMES = ("occurred_at", "occurred_from", "occurred_to")
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from stackmem.answers import ENTITIES_LIMIT, ENTITY_LIMIT, TEXT_LIMIT, TOPIC_LIMIT
+from stackmem.answers import ENTITIES_LIMIT, ENTITY_LIMIT, TEXT_LIMIT, TOPIC_LIMIT, TYPES
 from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput
 from stackmem.text import clean_json, entity_key
@@ -69,7 +69,7 @@ class MemoryLine(_Line):
     topic: str = Field(max_length=TOPIC_LIMIT)
     summary: str = Field(min_length=1, max_length=TEXT_LIMIT)
     entities: list[Annotated[str, Field(max_length=ENTITY_LIMIT)]] = Field([], max_length=ENTITIES_LIMIT * 4)
-    memory_type: str = Field("episode", pattern="^(episode|decision|preference)$")
+    memory_type: str = Field("episode", pattern=f"^({'|'.join(TYPES)})$")
     occurred_at: str
     occurred_from: str | None = None
     occurred_to: str | None = None

@@ -12,7 +12,7 @@ from peewee import Cast
 from stackmem.database import transaction
 from stackmem.exceptions import NotFound
 from stackmem.forget_requests import close, open_requests
-from stackmem.making import changed
+from stackmem.making import changed, replaced
 from stackmem.models import (
     Alias,
     ForgetRequest,
@@ -98,14 +98,8 @@ def _one(owner: str, identity: str) -> Memory:
 
 
 def _with_history(owner: str, rows: Sequence[Memory]) -> list[Memory]:
-    """Return these memories and all that they replaced, over any number of steps; purged ones are left out."""
-    found = {row.id: row for row in rows}
-    newly = list(found)
-    while newly:
-        older = Memory.select().where(Memory.owner == owner, Memory.superseded_by.in_(newly))
-        newly = [row.id for row in older if row.id not in found and not _is_purged(row)]
-        found |= {row.id: row for row in older if row.id in newly}
-    return list(found.values())
+    """Return these memories and all that they replaced, over any number of steps; a tombstone has no link."""
+    return [*rows, *replaced(owner, [row.id for row in rows])]
 
 
 def _with_successors(rows: Sequence[Memory]) -> list[Memory]:
@@ -154,10 +148,6 @@ def _heirs(row: Memory, gone: set[str]) -> list[Memory]:
     return heirs
 
 
-def _is_purged(row: Memory) -> bool:
-    return row.status == "forgotten" and row.purge_at is None
-
-
 # --- purge -----------------------------------------------------------------------------------------------------------
 
 
@@ -196,12 +186,17 @@ def _blank(turns: Sequence[Turn]) -> None:
     ids = [turn.id for turn in turns]
     others = {row.memory_id for row in MemorySource.select().where(MemorySource.turn.in_(ids))}
     MemorySource.delete().where(MemorySource.turn.in_(ids)).execute()
-    # Their source vectors were made from these words: they are embedded again from what is left.
-    MemoryVector.delete().where(MemoryVector.memory.in_(list(others))).execute()
-    Memory.update(**changed()).where(Memory.id.in_(list(others)), Memory.status != "forgotten").execute()
+    _embed_again(others)
     Turn.update(user="", reply="", emotion="neutral", action="none").where(Turn.id.in_(ids)).execute()
     ToolTrace.update(**SCRUBBED).where(ToolTrace.turn.in_(ids)).execute()
     ForgetRequest.update(what="", is_open=False).where(ForgetRequest.turn.in_(ids)).execute()
+
+
+def _embed_again(memory_ids: Iterable[str]) -> None:
+    """Drop the vectors made from words that have gone: they are made again from what is left."""
+    ids = list(memory_ids)
+    MemoryVector.delete().where(MemoryVector.memory.in_(ids)).execute()
+    Memory.update(**changed()).where(Memory.id.in_(ids), Memory.status != "forgotten").execute()
 
 
 def _skip_unused(turns: Iterable[Turn]) -> None:
@@ -260,8 +255,7 @@ def _blank_repetitions(row: Memory, turns: Sequence[Turn], words: str) -> None:
             gone["user"] = ""
         if gone:
             Turn.update(**gone).where(Turn.id == turn.id).execute()
-            MemoryVector.delete().where(MemoryVector.memory.in_(others)).execute()
-            Memory.update(**changed()).where(Memory.id.in_(others), Memory.status != "forgotten").execute()
+            _embed_again(others)
 
 
 def _repeats(said: str, pieces: frozenset[str], row: Memory) -> bool:

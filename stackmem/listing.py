@@ -5,11 +5,13 @@ from datetime import tzinfo
 from typing import Any
 
 from stackmem import shapes, sources
+from stackmem.answers import TYPES
 from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput, NotFound
+from stackmem.making import replaced
 from stackmem.models import Memory, MemoryEntity
 from stackmem.naming import widen
-from stackmem.recall import TYPES, Recall, read_arguments
+from stackmem.recall import Recall, read_arguments
 from stackmem.text import entity_key
 
 SEARCH_LIMIT = 5
@@ -92,16 +94,8 @@ def one(owner: str, memory_id: str) -> Memory:
 
 def history(memory: Memory) -> list[Memory]:
     """Return what a memory replaced, over all steps, the newest first; forgotten ones are left out."""
-    found: dict[str, Memory] = {}
-    newly = [memory.id]
-    while newly:
-        rows = Memory.select().where(
-            Memory.owner == memory.owner, Memory.superseded_by.in_(newly), Memory.status == "superseded"
-        )
-        older = [row for row in rows if row.id not in found and row.id != memory.id]
-        found |= {row.id: row for row in older}
-        newly = [row.id for row in older]
-    return sorted(found.values(), key=lambda row: (row.said_at, row.revision, row.id), reverse=True)
+    older = [row for row in replaced(memory.owner, [memory.id]) if row.status == "superseded"]
+    return sorted(older, key=lambda row: (row.said_at, row.revision, row.id), reverse=True)
 
 
 def source_lines(memory: Memory, zone: tzinfo) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def write_look(look: Look, segments: Sequence[Segment], window: Window, now: dat
     if not made:
         Window.update(compared=True).where(Window.id == window.id).execute()
     _set_states(look, kept, open_numbers)
-    left = left_open(look, [segment for segment in segments if segment not in closed], open_numbers)
+    left = left_open(look, segments, open_numbers)
     looked(look, attempts=0, attempts_to=None, delays=0, retry_at=None, open_topic=left)
     return made
 
@@ -105,7 +105,8 @@ def left_open(look: Look, segments: Sequence[Segment], numbers: set[int]) -> dic
     if not numbers:
         return None
     ids = {number: look.turns[number - 1].id for number in numbers}
-    said = [segment.model_dump() | {"turn_ids": [ids[n] for n in segment.turn_ids]} for segment in segments]
+    opened = [segment for segment in segments if numbers.issuperset(segment.turn_ids)]
+    said = [segment.model_dump() | {"turn_ids": [ids[n] for n in segment.turn_ids]} for segment in opened]
     return {"turn_ids": sorted(ids.values()), "segments": said}
 
 

@@ -2,7 +2,7 @@
 
 import re
 from calendar import monthrange
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -113,6 +113,18 @@ def supersede(old: Memory, new_id: str) -> None:
     Memory.update(**changed(status="superseded", superseded_by=new_id)).where(
         Memory.id == old.id, Memory.status == "active"
     ).execute()
+
+
+def replaced(owner: str, ids: Iterable[str]) -> list[Memory]:
+    """Return what these memories replaced, over all steps, whatever its status; without these themselves."""
+    start, found = set(ids), dict[str, Memory]()
+    newly = list(start)
+    while newly:
+        older = Memory.select().where(Memory.owner == owner, Memory.superseded_by.in_(newly))
+        newly_found = {row.id: row for row in older if row.id not in found and row.id not in start}
+        found |= newly_found
+        newly = list(newly_found)
+    return list(found.values())
 
 
 def inherit(fresh: Memory, old: Memory, kept: str) -> None:

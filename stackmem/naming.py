@@ -9,13 +9,13 @@ from typing import Any
 
 from peewee import SQL, fn
 
+from stackmem.answers import ENTITY_LIMIT
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.models import Alias, MemoryEntity, Owner, Turn
 from stackmem.text import entity_key, key_letters
 
 WIDENED = 20  # names that one search is widened to at most
 ENTITIES = 500  # in one query
-NAME_LIMIT = 80  # characters
 _SAYS_NOTHING = re.compile("[ぁ-んァ-ヶーA-Za-z0-9]")  # one such letter stands in every turn
 
 
@@ -127,9 +127,9 @@ def add_alias(owner: str, name: str, other: str, now: datetime) -> Alias:
 def _insert(owner: str, name: str, other: str, turn: int | None, now: datetime, *, by_person: bool = False) -> Alias:
     name, other = name.strip(), other.strip()
     keys = {entity_key(name): name, entity_key(other): other}
-    if "" in keys or max(len(name), len(other)) > NAME_LIMIT:
+    if "" in keys or max(len(name), len(other)) > ENTITY_LIMIT:
         if by_person:
-            raise InvalidInput(f"A name has 1 to {NAME_LIMIT} characters, one of them a letter or a digit.")
+            raise InvalidInput(f"A name has 1 to {ENTITY_LIMIT} characters, one of them a letter or a digit.")
         return Alias()
     if len(keys) < 2:
         if by_person:

@@ -11,7 +11,7 @@ from typing import Any
 from stackmem.lenient_json import BLOCK_LIMIT, FENCE, decode_at, find_json, some
 from stackmem.text import clean, clean_json, fold
 
-_THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
+THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
 _JSON_ALONE = re.compile(r"""\[?\s*+\{\s*+(?:["'“}]|\w{1,64}\s*+:)""")
 _CALL_TAG = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
 _FUNCTION_TAG = re.compile(
@@ -44,7 +44,7 @@ def strip_thinking(text: str) -> str:
     """Return the text without its thinking: closed, unclosed, nested, or closed but never opened (row 15)."""
     kept: list[str] = []
     inside, position = False, 0
-    for tag in _THINK_TAG.finditer(text):
+    for tag in THINK_TAG.finditer(text):
         if tag[1]:  # a closing tag that nothing opened ends thinking that the template opened
             inside, position = False, tag.end()
         elif not inside:

@@ -62,8 +62,7 @@ def _replay(owner: str, remembering: Remembering, answers: Answers, note: Callab
             if key not in answers:
                 answers[key] = carried(look, said.get(look.session.id)) or remembering.ask(look)
             segments = answers[key]
-            replay.still_open[look.session.id] = _left_open(look, segments)
-            said[look.session.id] = _said_of_open(look, segments)
+            replay.still_open[look.session.id], said[look.session.id] = _open_after(look, segments)
             replay.looks.append((window, look, segments))
         replay.last = window.id
         note(number)
@@ -84,35 +83,26 @@ def _windows(owner: str) -> list[Window]:
 def _look(window: Window, still_open: dict[int, list[Turn]]) -> Look:
     earlier = still_open.get(window.session_id, [])
     known = {turn.id for turn in earlier}
-    rows = (
-        Turn.select()
-        .where(
-            Turn.id.in_(window.turn_ids), Turn.state != "failed", ~Turn.settled
-        )  # a person decided about settled ones
-        .order_by(Turn.ordinal)
-    )
+    free = (Turn.state != "failed") & ~Turn.settled  # about settled ones a person decided
+    rows = Turn.select().where(Turn.id.in_(window.turn_ids), free).order_by(Turn.ordinal)
     decided = Window.select().where(Window.session == window.session, Window.id < window.id)
     seen = {turn_id for row in decided for turn_id in row.turn_ids}
     fresh = [turn for turn in rows if turn.id not in seen and turn.id not in known]
     return Look(window.session, [*earlier, *fresh], window.final)
 
 
-def _left_open(look: Look, segments: Sequence[Segment]) -> list[Turn]:
+def _open_after(look: Look, segments: Sequence[Segment]) -> tuple[list[Turn], dict[str, Any] | None]:
+    """Return the turns that stay open after a look, and what it said of them."""
     numbers = set() if look.final else open_topic(segments, len(look.turns))
-    return [turn for number, turn in enumerate(look.turns, 1) if number in numbers]
-
-
-def _said_of_open(look: Look, segments: Sequence[Segment]) -> dict[str, Any] | None:
-    numbers = set() if look.final else open_topic(segments, len(look.turns))
-    return left_open(look, [segment for segment in segments if numbers.issuperset(segment.turn_ids)], numbers)
+    turns = [turn for number, turn in enumerate(look.turns, 1) if number in numbers]
+    return turns, left_open(look, segments, numbers)
 
 
 def _write(owner: str, replay: _Replay, remembering: Remembering) -> None:
     """Replace an owner's made memories by the replayed ones, in the caller's transaction."""
-    derived = (Memory.origin == "made") & Memory.window.is_null(False) & (Memory.status != "forgotten")
-    rows = list(Memory.select().where(Memory.owner == owner))
-    made = {row.id: row for row in Memory.select().where(Memory.owner == owner, derived)}
-    links = _links_to_a_persons(made, {row.id for row in rows} - set(made))
+    rows = {row.id: row for row in Memory.select().where(Memory.owner == owner)}
+    made = {row.id: row for row in rows.values() if _is_derived(row)}
+    links = _links_to_a_persons(made, rows.keys() - made.keys())
     before = set(made)
     Memory.delete().where(Memory.id.in_(before)).execute()
     Alias.delete().where(
@@ -134,6 +124,10 @@ def _write(owner: str, replay: _Replay, remembering: Remembering) -> None:
         if turns:
             Turn.update(state="pending").where(Turn.id.in_([turn.id for turn in turns])).execute()
             Session.update(look_due=True).where(Session.id == session_id).execute()
+
+
+def _is_derived(row: Memory) -> bool:
+    return row.origin == "made" and row.window_id is not None and row.status != "forgotten"
 
 
 def _replayed(replayed: Replayed) -> list[int]:

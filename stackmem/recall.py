@@ -7,6 +7,7 @@ from datetime import tzinfo
 from typing import Any
 
 from stackmem import sources
+from stackmem.answers import TYPES
 from stackmem.clock import read_time, show_time
 from stackmem.exceptions import InvalidInput, StackmemError, TransientError
 from stackmem.indexing import IndexHandle
@@ -20,7 +21,6 @@ from stackmem.text import clean, entity_key
 POOL = 100  # best by summary and best by source words that are ranked
 CANDIDATES = 5
 CHECKED = 3  # candidates whose source turns are re-read
-TYPES = ("episode", "decision", "preference")
 QUERY_LIMIT = 1000  # characters
 
 

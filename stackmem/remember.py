@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
-from stackmem.answers import Segment, read_segments
+from stackmem.answers import TYPES, Segment, read_segments
 from stackmem.asking import ATTEMPTS, ask, delay
 from stackmem.clock import day_of_week, show_time
 from stackmem.database import Held, lease, transaction
@@ -166,7 +166,7 @@ _SCHEMA: dict[str, Any] = {
                     "topic": {"type": "string"},
                     "summary": {"type": "string"},
                     "entities": {"type": "array", "items": {"type": "string"}},
-                    "memory_type": {"type": "string", "enum": ["episode", "decision", "preference"]},
+                    "memory_type": {"type": "string", "enum": list(TYPES)},
                     "occurred_at": {"type": ["string", "null"]},
                     "occurred_from": {"type": ["string", "null"]},
                     "occurred_to": {"type": ["string", "null"]},

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest
+from stackmem.reading import THINK_TAG
 from stackmem.sentences import end_of_sentence, sentences
 from stackmem.text import clean, cut_at_sentence
 
@@ -19,7 +20,6 @@ OnSentence = Callable[[str], None]
 
 _OPENING_LIMIT = 500  # characters before the reply's text; more is no reply of ours
 _TAG_LENGTH = 24  # characters of the longest tag, and some
-_THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
 _HIDDEN = re.compile(r"</?think|<tool_call|<function", re.IGNORECASE)  # is cut out of replies, with what follows
 _OTHER_KEY = r'"(?:emotion|action)"\s*+:\s*+"[^"\\<]*+"\s*+,\s*+'
 _NO_SEARCH = r'(?P<no_search>"search"\s*+:\s*+null\s*+,\s*+)'
@@ -71,7 +71,7 @@ class ReplyDecoder:
                     self._is_inside = True
                     self._is_closed = self._after_search and not opening["no_search"]
                     return
-            tag = _THINK_TAG.search(self._held)
+            tag = THINK_TAG.search(self._held)
             if tag is None:
                 self._is_odd = self._is_odd or (not self._is_thinking and len(self._held) > _OPENING_LIMIT)
                 if self._is_odd or self._is_thinking:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from stackmem import forget_requests, listing, naming, shapes
+from stackmem.answers import TYPES
 from stackmem.cli.common import (
     WORDS,
     Server,
@@ -20,7 +21,6 @@ from stackmem.cli.common import (
 )
 from stackmem.clock import SystemClock, show_time
 from stackmem.config import Settings, load_settings
-from stackmem.editing import TYPES
 from stackmem.editing import edit as edit_memory
 from stackmem.exceptions import Busy, InvalidInput, TransientError
 from stackmem.forgetting import forget as forget_memories

@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from stackmem import listing, shapes
+from stackmem.answers import TYPES
 from stackmem.cli.changing import alias, dismiss, edit, forget, restore
 from stackmem.cli.common import WORDS, json_option, owner_option, print_json, store, with_server_or_own
 from stackmem.config import load_settings
-from stackmem.recall import TYPES
 
 STATUS_HELP = "superseded: replaced by a newer one. forgotten: not purged yet."
 limit_range = click.IntRange(1, listing.HIGHEST_LIMIT)
