@@ -119,8 +119,11 @@ class Remembering:
                 made += self._store(half, self.ask(half), held)
             except ContentRefused as exc:
                 made += self._around_refused(half, exc, held)
+            except BadAnswer as exc:
+                self._bad_answer(half, exc, held)  # this half alone is looked at again, as often as any other
+                break
             except (TransientError, PermanentError) as exc:
-                self._model_down(half, exc)  # a bad answer too: what is left is looked at again
+                self._model_down(half, exc)
                 break
         return made
 

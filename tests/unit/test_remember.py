@@ -687,3 +687,21 @@ def test_turns_said_after_a_bad_look_do_not_fail_with_it(world: World, model: Sc
     look(world)
     assert states() == ["failed"] * 6 + ["kept"] + ["skipped"] * 3
     assert summaries() == ["無事な話。"]
+
+
+def test_bad_answers_around_a_refused_turn_end_too(world: World, model: ScriptedModel) -> None:
+    """The service refuses one turn and answers rubbish to the others: nothing waits for ever."""
+
+    def script(request: Any) -> Answer:
+        if "毒" in request["messages"][1]["content"]:
+            return error(400, {"error": {"code": "data_inspection_failed", "message": "inappropriate content"}})
+        return BAD
+
+    model.script = script
+    for text in ("話1", "話2", "毒のある話", "話3"):
+        world.turn(text)
+    end(world)
+    for _ in range(40):
+        look(world)
+        world.clock.advance(minutes=16)
+    assert states() == ["failed"] * 4
