@@ -28,10 +28,11 @@ from benchmarks._asking import (
     read_own,
     search_ranks,
 )
-from benchmarks._figures import mean_reciprocal_rank, recall_at, wilson
+from benchmarks._figures import mean_reciprocal_rank, recall_at
 from benchmarks._reference import ReferenceChat
 from benchmarks._replay import Hints, import_log, opened
 from benchmarks.remember import LOGS, written
+from evals.figures import Rate
 from stackmem.cli.progress import progress_bar
 from stackmem.clock import SystemClock
 from stackmem.models import Memory
@@ -159,7 +160,7 @@ def _interval(result: Result, name: str) -> str:
         return ""
     ranks = result.here.first_line if name.startswith("first") else result.here.any_line
     k = int(name[-1])
-    interval = wilson(sum(rank is not None and rank <= k for rank in ranks), len(ranks))
+    interval = Rate(sum(rank is not None and rank <= k for rank in ranks), len(ranks)).interval
     return f"   {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
 
 

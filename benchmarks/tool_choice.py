@@ -16,11 +16,11 @@ from typing import Any
 import click
 
 from benchmarks._counting import CALLS_FILE, Call, CountingChat, read_calls
-from benchmarks._figures import wilson
 from benchmarks._replay import Hints, opened
 from benchmarks._small_talk import TALK
 from benchmarks.offline_rules import read
 from benchmarks.remember import LOGS, share
+from evals.figures import Rate
 from stackmem import sessions
 from stackmem.bootstrap import Runtime
 from stackmem.cli.progress import progress_bar
@@ -120,7 +120,7 @@ def rates(choices: Sequence[Choice]) -> dict[str, dict[str, Any]]:
 
 def rate(part: int, whole: int) -> dict[str, Any]:
     """Return a rate with its counts and its 95 % interval, None where nothing was counted."""
-    low, high = wilson(part, whole) or (None, None)
+    low, high = Rate(part, whole).interval or (None, None)
     return {"value": share(part, whole), "num": part, "den": whole, "low": low, "high": high}
 
 

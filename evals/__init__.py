@@ -1,1 +1,1 @@
-"""Scripted conversations and live turns, scored: the place for it, empty so far."""
+"""Scripted conversations and live turns, scored."""

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from benchmarks import _noise
 from benchmarks._asking import Log, Ranks, log_of, ranks_of, raw_windows, search_ranks, z_scores
-from benchmarks._figures import mean_reciprocal_rank, rank_of, recall_at, wilson
+from benchmarks._figures import mean_reciprocal_rank, rank_of, recall_at
 from benchmarks._reference import ReferenceChat
 from benchmarks._replay import Hints, import_log, made_memories, opened
 from benchmarks.offline_rules import turns_of
@@ -68,26 +68,6 @@ def test_recall_and_mean_reciprocal_rank_are_what_a_hand_counts() -> None:
     assert mean_reciprocal_rank(ranks) == (1 + 1 / 2 + 1 / 4) / 4
     assert recall_at([], 1) is None
     assert mean_reciprocal_rank([]) is None
-
-
-@pytest.mark.parametrize(
-    ("part", "whole", "low", "high"),
-    [
-        (81, 263, 0.2553, 0.3662),  # Newcombe 1998, Statistics in Medicine 17:857, table I, method 3
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0000, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-        (29, 29, 0.8830, 1.0000),
-    ],
-)
-def test_wilsons_interval_has_the_published_values(part: int, whole: int, low: float, high: float) -> None:
-    interval = wilson(part, whole)
-    assert interval is not None
-    assert interval == pytest.approx((low, high), abs=0.00006)
-
-
-def test_nothing_has_no_interval() -> None:
-    assert wilson(0, 0) is None
 
 
 def test_scores_that_are_all_alike_are_zero_when_normalised() -> None:
