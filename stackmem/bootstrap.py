@@ -1,7 +1,7 @@
 """The only place that builds adapters: settings in, a runtime out."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
@@ -43,6 +43,7 @@ class Runtime:
     recall: Recall
     conversation: Conversation
     work: Work
+    judge: ChatModel
 
     def close(self) -> None:
         """Give up the index's lock."""
@@ -78,7 +79,8 @@ def build(
     remembering = Remembering(memory_chat, persona, clock, queue, settings.zone, settings.memory_timeout_s)
     comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)
     work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s)
-    return Runtime(settings, database, clock, persona, chat, index, recall, conversation, work)
+    judge = judge_model(settings)
+    return Runtime(settings, database, clock, persona, chat, index, recall, conversation, work, judge)
 
 
 def make_home(settings: Settings) -> None:
@@ -108,14 +110,22 @@ def chat_model(settings: Settings) -> ChatModel:
 
 def memory_model(settings: Settings) -> ChatModel:
     """Return the model that makes memories: its own settings first, the chat's where they are unset."""
-    if settings.memory_is_offline:
-        return OfflineChat()
+    return OfflineChat() if settings.memory_is_offline else _background_model(settings, "memory")
+
+
+def judge_model(settings: Settings) -> ChatModel:
+    """Return the model that judges turns: its own settings first, the chat's where they are unset."""
+    return OfflineChat() if settings.judge_is_offline else _background_model(settings, "judge")
+
+
+def _background_model(settings: Settings, kind: Literal["memory", "judge"]) -> ChatModel:
+    own = {name: getattr(settings, f"{kind}_{name}") for name in ("base_url", "api_key", "model", "extra_body")}
     return OpenAIChat(
-        settings.memory_base_url or settings.chat_base_url,
-        settings.memory_api_key.get_secret_value() or settings.chat_api_key.get_secret_value(),
-        settings.memory_model or settings.chat_model,
-        extra_body=settings.chat_extra_body if settings.memory_extra_body is None else settings.memory_extra_body,
-        setting_prefix="STACKMEM_MEMORY",
+        own["base_url"] or settings.chat_base_url,
+        own["api_key"].get_secret_value() or settings.chat_api_key.get_secret_value(),
+        own["model"] or settings.chat_model,
+        extra_body=settings.chat_extra_body if own["extra_body"] is None else own["extra_body"],
+        setting_prefix=f"STACKMEM_{kind.upper()}",
     )
 
 

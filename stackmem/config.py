@@ -72,6 +72,12 @@ class Settings(BaseSettings):
     memory_model: str = Field("", description="Its model id; `offline` works here too.")
     memory_extra_body: ExtraBody = Field(None, description="JSON sent with every request to it.")
     memory_timeout_s: float = Field(120.0, gt=0, le=3600, description="Longest wait for one call of it.")
+    judge_base_url: str = Field("", description="The same four for the model that judges turns; the chat's if unset.")
+    judge_api_key: SecretStr = Field(SecretStr(""), description="Its key.")
+    judge_model: str = Field("", description="Its model id; `offline` works here too.")
+    judge_extra_body: ExtraBody = Field(None, description="JSON sent with every request to it.")
+    judge_timeout_s: float = Field(120.0, gt=0, le=3600, description="Longest wait for one call of it.")
+    judge_calls_per_day: int = Field(100, ge=0, description="How often it is asked a day about live turns; 0: never.")
     embedder: Literal["use"] = Field("use", description="What turns text into vectors: `use`, bundled, on the CPU.")
     persona: str = Field("stackchan", description="A persona's name, or the path of its TOML file.")
     timezone: str = Field("Asia/Tokyo", description="Zone in which times are read and shown.")
@@ -102,7 +108,7 @@ class Settings(BaseSettings):
             raise ValueError("must be edge: or local:, with a folder after it where it is not the home folder's")
         return value
 
-    @field_validator("chat_base_url", "memory_base_url")
+    @field_validator("chat_base_url", "memory_base_url", "judge_base_url")
     @classmethod
     def _http(cls, value: str) -> str:
         if not value or value == OFFLINE:
@@ -113,7 +119,7 @@ class Settings(BaseSettings):
             raise ValueError("is no address of a server, such as http://127.0.0.1:8080/v1")
         return value.rstrip("/")
 
-    @field_validator("chat_api_key", "memory_api_key")
+    @field_validator("chat_api_key", "memory_api_key", "judge_api_key")
     @classmethod
     def _sendable(cls, value: SecretStr) -> SecretStr:
         key = value.get_secret_value()
@@ -154,9 +160,15 @@ class Settings(BaseSettings):
     @property
     def memory_is_offline(self) -> bool:
         """Whether memories are made by the offline rules."""
-        if self.memory_model == OFFLINE or self.memory_base_url == OFFLINE:
-            return True
-        return self.chat_is_offline and not self.memory_base_url
+        return self._is_offline(self.memory_base_url, self.memory_model)
+
+    @property
+    def judge_is_offline(self) -> bool:
+        """Whether turns are judged by the offline rules."""
+        return self._is_offline(self.judge_base_url, self.judge_model)
+
+    def _is_offline(self, base_url: str, model: str) -> bool:
+        return OFFLINE in (base_url, model) or (self.chat_is_offline and not base_url)
 
 
 def load_settings(**overrides: Any) -> Settings:

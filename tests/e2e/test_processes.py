@@ -189,6 +189,8 @@ def second_of(server: RunningServer) -> RunningServer:
         ("chat_timeout_s", "soon"),
         ("turn_timeout_s", "-1"),
         ("memory_timeout_s", "nan"),
+        ("judge_base_url", "https://"),
+        ("judge_calls_per_day", "many"),
         ("prompt_tokens", "1"),
         ("tool_mode", "magic"),
         ("embedder", "none"),

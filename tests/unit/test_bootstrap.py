@@ -12,7 +12,7 @@ from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.local_index import LocalStore
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
-from stackmem.bootstrap import Runtime, build, chat_model, index_store, make_home, memory_model
+from stackmem.bootstrap import Runtime, build, chat_model, index_store, judge_model, make_home, memory_model
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.converse import Said
@@ -109,14 +109,17 @@ def parts(model: Any) -> tuple[Any, ...]:
 def test_without_a_model_the_offline_rules_talk_and_remember(tmp_path: Path) -> None:
     assert isinstance(chat_model(settings(tmp_path)), OfflineChat)
     assert isinstance(memory_model(settings(tmp_path)), OfflineChat)
+    assert isinstance(judge_model(settings(tmp_path)), OfflineChat)
 
 
-def test_the_memory_model_is_the_chats_unless_it_is_set(tmp_path: Path) -> None:
-    chat, memory = chat_model(settings(tmp_path, **SET)), memory_model(settings(tmp_path, **SET))
-    assert parts(chat) == parts(memory) == ("http://chat/v1", "k1", "qwen", {"a": 1})
-    own = {"memory_base_url": "http://m/v1", "memory_api_key": "k2", "memory_model": "big", "memory_extra_body": "{}"}
-    assert parts(memory_model(settings(tmp_path, **SET, **own))) == ("http://m/v1", "k2", "big", {})
-    assert isinstance(memory_model(settings(tmp_path, **SET, memory_model="offline")), OfflineChat)
+@pytest.mark.parametrize(("kind", "model"), [("memory", memory_model), ("judge", judge_model)])
+def test_a_background_model_is_the_chats_unless_it_is_set(tmp_path: Path, kind: str, model: Any) -> None:
+    chat, other = chat_model(settings(tmp_path, **SET)), model(settings(tmp_path, **SET))
+    assert parts(chat) == parts(other) == ("http://chat/v1", "k1", "qwen", {"a": 1})
+    own = {"base_url": "http://m/v1", "api_key": "k2", "model": "big", "extra_body": "{}"}
+    set_apart = settings(tmp_path, **SET, **{f"{kind}_{name}": value for name, value in own.items()})
+    assert parts(model(set_apart)) == ("http://m/v1", "k2", "big", {})
+    assert isinstance(model(settings(tmp_path, **SET, **{f"{kind}_model": "offline"})), OfflineChat)
 
 
 @pytest.mark.parametrize("mode", ["native", "json"])

@@ -28,6 +28,8 @@ def test_the_defaults_need_no_service_and_no_key() -> None:
     assert settings.zone == ZoneInfo("Asia/Tokyo")
     assert settings.chat_is_offline
     assert settings.memory_is_offline
+    assert settings.judge_is_offline
+    assert settings.judge_calls_per_day == 100
 
 
 def test_the_environment_wins_over_the_env_file_and_an_option_over_both(
@@ -53,6 +55,9 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("TIMEZONE", "/etc/passwd", "'/etc/passwd' is not a known time zone, such as Asia/Tokyo."),
         ("INDEX_URL", "qdrant", "must be edge: or local:, with a folder after it where it is not the home folder's."),
         ("CHAT_BASE_URL", "api.example.com/v1", "must begin with http:// or https://."),
+        ("JUDGE_BASE_URL", "ftp://x", "must begin with http:// or https://."),
+        ("JUDGE_API_KEY", "キー", "a key holds ASCII characters only, and no line break."),
+        ("JUDGE_CALLS_PER_DAY", "-1", "input should be greater than or equal to 0."),
         ("MEMORY_BASE_URL", "ftp://x", "must begin with http:// or https://."),
         ("CHAT_BASE_URL", "http://", "is no address of a server, such as http://127.0.0.1:8080/v1."),
         ("CHAT_BASE_URL", "http://x:port/v1", "is no address of a server, such as http://127.0.0.1:8080/v1."),
@@ -97,20 +102,21 @@ def test_extra_body_is_a_json_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "chat", "memory"),
+    ("settings", "chat", "other"),
     [
         ({}, True, True),
         ({"chat_base_url": "http://x/v1/"}, True, True),
         ({"chat_base_url": "http://x/v1", "chat_model": "qwen"}, False, False),
         ({"chat_base_url": "offline", "chat_model": "qwen"}, True, True),
-        ({"chat_base_url": "http://x/v1", "chat_model": "qwen", "memory_model": "offline"}, False, True),
-        ({"chat_base_url": "http://x/v1", "chat_model": "qwen", "memory_base_url": "offline"}, False, True),
-        ({"memory_base_url": "http://x/v1", "memory_model": "qwen"}, True, False),
+        ({"chat_base_url": "http://x/v1", "chat_model": "qwen", "{}_model": "offline"}, False, True),
+        ({"chat_base_url": "http://x/v1", "chat_model": "qwen", "{}_base_url": "offline"}, False, True),
+        ({"{}_base_url": "http://x/v1", "{}_model": "qwen"}, True, False),
     ],
 )
-def test_a_model_is_offline_unless_one_is_set(settings: dict[str, str], chat: bool, memory: bool) -> None:
-    loaded = load_settings(**settings)
-    assert (loaded.chat_is_offline, loaded.memory_is_offline) == (chat, memory)
+@pytest.mark.parametrize("kind", ["memory", "judge"])
+def test_a_model_is_offline_unless_one_is_set(settings: dict[str, str], chat: bool, other: bool, kind: str) -> None:
+    loaded = load_settings(**{name.format(kind): value for name, value in settings.items()})
+    assert (loaded.chat_is_offline, getattr(loaded, f"{kind}_is_offline")) == (chat, other)
     assert not loaded.chat_base_url.endswith("/")
 
 

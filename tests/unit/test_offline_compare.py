@@ -93,9 +93,9 @@ def test_any_summaries_get_one_decision_each(new: str, known: str, entities: Any
     assert (decision == "new") == (target is None)
 
 
-def test_the_judge_is_told_that_nothing_is_known() -> None:
+def test_an_odd_request_to_judge_is_told_that_no_memory_was_needed() -> None:
     answer = OfflineChat().complete(ChatRequest([], "judge", 1.0))
-    assert json.loads(answer.content) == {"needed": False, "found": None}
+    assert json.loads(answer.content) | {"reason": ""} == {"needed": False, "right": None, "reason": ""}
     assert (OfflineChat.name, answer.prompt_tokens, answer.completion_tokens) == ("offline", 0, 0)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 
+from stackmem.adapters.offline.judging import verdict
 from stackmem.adapters.offline.same import decisions
 from stackmem.adapters.offline.talk import turn
 from stackmem.adapters.offline.topics import segments
@@ -25,7 +26,7 @@ class OfflineChat:
         elif request.purpose == "compare":
             value = decisions(asked)
         else:
-            value = {"needed": False, "found": None}
+            value = verdict(asked)
         return ChatAnswer(json.dumps(value, ensure_ascii=False))
 
     def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:

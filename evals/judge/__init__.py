@@ -1,0 +1,1 @@
+"""Judges: models that say what a turn needed, and how far they can be trusted."""
