@@ -4,8 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,15 @@ import click
 
 from benchmarks._counting import CALLS_FILE, CountingChat
 from benchmarks.offline_rules import Turn as LogTurn
-from stackmem import sessions
-from stackmem.bootstrap import Runtime, build
+from evals import stage
+from evals.stage import Hints, SetClock, Stage
+from stackmem.bootstrap import Runtime
 from stackmem.clock import SystemClock, read_time
-from stackmem.config import load_settings
-from stackmem.converse import due_looks
-from stackmem.database import transaction
-from stackmem.ids import turn_uid
 from stackmem.importing import Importer
-from stackmem.indexing import reindex
-from stackmem.looks import SILENCE
-from stackmem.models import Memory, MemorySource, Owner, Session, Turn, Window
-from stackmem.ports import ChatModel, Clock, Hint
+from stackmem.models import Memory, MemorySource, Session, Turn, Window
+from stackmem.ports import ChatModel, Clock
 from stackmem.status import pending
 from stackmem.text import clean
-from stackmem.work import STALE
-
-SECOND = timedelta(seconds=1)
 
 Report = Callable[[int, int], None]
 
@@ -44,51 +36,15 @@ class Made:
     status: str = "active"
 
 
-class SetClock:
-    """A clock that only the replay moves, never back."""
-
-    def __init__(self, start: datetime):
-        self._now = start
-
-    def now(self) -> datetime:
-        """Return the time set last."""
-        return self._now
-
-    def move_to(self, moment: datetime) -> None:
-        """Set the time, unless it has passed."""
-        self._now = max(self._now, moment)
-
-
-class Hints:
-    """A queue of hints in memory."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Hint] = []
-
-    def put(self, hint: Hint) -> None:
-        """Keep it."""
-        self.waiting.append(hint)
-
-
 @contextmanager
 def opened(
     home: Path, clock: Clock, queue: Hints, *, model: ChatModel | None = None, **settings: Any
 ) -> Iterator[Runtime]:
     """Open the store in ``home``; its background calls, of ``model`` or that of the environment, are counted."""
-    given = load_settings(**{"home": home, "database_url": "", "index_url": "edge:", **settings})
-    runtime = build(given, owns_index=True, clock=clock, queue=queue)
-    work = runtime.work
-    chat = CountingChat(model or work.remembering.model, home / CALLS_FILE)
-    runtime.work = replace(
-        work, remembering=replace(work.remembering, model=chat), comparing=replace(work.comparing, model=chat)
-    )
-    try:
-        with runtime.database.connection_context():
-            if runtime.index.current is None:
-                reindex(runtime.index)
-            yield runtime
-    finally:
-        runtime.close()
+    with stage.opened(home, clock, queue, **settings) as runtime:
+        chat = model or runtime.work.remembering.model
+        stage.use_memory_model(runtime, CountingChat(chat, home / CALLS_FILE))
+        yield runtime
 
 
 # --- as an import ----------------------------------------------------------------------------------------------------
@@ -132,6 +88,10 @@ class Live:
     owner: str
     closes: bool = False
 
+    @property
+    def _stage(self) -> Stage:
+        return Stage(self.runtime, self.clock, self.queue, self.owner)
+
     def run(self, turns: Sequence[LogTurn], rows: Sequence[dict[str, Any]], report: Report) -> None:
         """Say all turns that the store does not hold yet, then let time pass until nothing waits."""
         stored = Counter(row.session.name for row in Turn.select(Turn, Session).join(Session))
@@ -144,63 +104,20 @@ class Live:
                 is_last = number == len(turns) or turns[number].session != turn.session
                 self._say(turn, *times(turn, rows, self.clock.now()), is_last=is_last)
             report(number, len(turns))
-        self._pass_until(datetime.max.replace(tzinfo=UTC))
+        self._stage.pass_until()
 
     def _say(self, turn: LogTurn, start: datetime, end: datetime, *, is_last: bool) -> None:
-        """Store one answered turn as ``converse`` does, and do the work that it makes due."""
-        self._pass_until(start)
-        self.clock.move_to(end)
-        now = self.clock.now()
-        with transaction():
-            session = sessions.session_for_turn(self.owner, turn.session, None, now)
-            ordinal = sessions.next_ordinal(session)
-            Session.update(received_at=now, both_speakers=True).where(Session.id == session.id).execute()
-            user, reply = spoken(turn)
-            row = Turn.create(
-                uid=turn_uid(self.owner, session.name, session.seq, ordinal, user), session=session, ordinal=ordinal,
-                owner=self.owner, at=start, received_at=now, user=user, reply=reply, state="pending",
-            )  # fmt: skip
-            hints = due_looks(row, now)
-        for hint in hints:
-            self.queue.put(hint)
-        self._work()
+        user, reply = spoken(turn)
+        self._stage.past_turn(turn.session, user, reply, start, end, both_speakers=True)
         if is_last and self.closes:
-            sessions.close(self.owner, turn.session, now)
-            self._sweep()
+            self._stage.close(turn.session)
 
     def _go_on(self) -> None:
         """Go on where an earlier run stopped, as a server does at its start."""
         known = [moment for row in Session.select() for moment in (row.received_at, row.ended_at) if moment]
         for moment in (*known, *(row.created_at for row in Window.select())):
             self.clock.move_to(moment)
-        self.runtime.work.start()
-        self._work()
-
-    def _pass_until(self, end: datetime) -> None:
-        """Let time pass, with a sweep at every moment before ``end`` at which something falls due."""
-        while (moment := next_moment(self.clock.now())) is not None and moment < end:
-            self.clock.move_to(moment)
-            self._sweep()
-
-    def _sweep(self) -> None:
-        self.runtime.work.sweep()
-        self._work()
-
-    def _work(self) -> None:
-        while self.queue.waiting:
-            self.runtime.work.run(self.queue.waiting.pop(0))
-
-
-def next_moment(now: datetime) -> datetime | None:
-    """Return when the sweep will next find something: a silence, an end, a hint that was lost, a retry."""
-    moments: set[datetime] = set()
-    unfinished = Turn.select(Turn.session).where(Turn.state == "pending")
-    for row in Session.select().where(Session.ended_at.is_null() | Session.id.in_(unfinished)):
-        moments |= {row.received_at + SILENCE, row.received_at + sessions.IDLE_LIMIT + SECOND}
-        moments |= {row.enqueued_at + STALE + SECOND} if row.enqueued_at else set()
-        moments |= {row.retry_at} if row.retry_at else set()
-    moments |= {row.retry_at for row in Owner.select().where(Owner.retry_at.is_null(False))}
-    return min((moment for moment in moments if moment > now), default=None)
+        self._stage.go_on()
 
 
 def times(turn: LogTurn, rows: Sequence[dict[str, Any]], now: datetime) -> tuple[datetime, datetime]:
