@@ -44,8 +44,8 @@ class Rate:
         """Return the counts, the value and the interval's ends, the last three None of nothing."""
         low, high = self.interval or (None, None)
         return {
-            "numerator": self.numerator,
-            "denominator": self.denominator,
+            "num": self.numerator,
+            "den": self.denominator,
             "value": self.value,
             "low": low,
             "high": high,

@@ -35,7 +35,7 @@ def test_a_rate_and_its_interval_lie_between_zero_and_one_or_are_not_there(count
 
 def test_a_rate_of_nothing_is_not_available() -> None:
     assert str(Rate(0, 0)) == "n/a (0/0)"
-    assert Rate(0, 0).as_json() == {"numerator": 0, "denominator": 0, "value": None, "low": None, "high": None}
+    assert Rate(0, 0).as_json() == {"num": 0, "den": 0, "value": None, "low": None, "high": None}
 
 
 def test_a_rate_shows_its_counts_and_its_interval() -> None:

@@ -1,0 +1,169 @@
+"""``stackmem eval``: scripted conversations scored, runs compared, real talk judged."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from evals import report
+from evals.batch import Batch
+from evals.comparing import Comparison, compare
+from evals.judge.asking_back import judge_of
+from evals.results import Folder, about, read_run
+from evals.running import Options
+from evals.scenario import LENGTHS, File, ScenarioFaults, files_of, read
+from stackmem.cli.common import json_option, print_json
+from stackmem.cli.progress import progress_bar
+from stackmem.clock import SystemClock
+from stackmem.config import Settings, load_settings
+from stackmem.exceptions import StackmemError
+
+CROSSED = 3  # exit code when a rate is above its limit
+
+paths_argument = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+
+
+@click.group()
+def eval_() -> None:
+    """Measure it: how often it searches in vain, and how often it misses a memory."""
+
+
+@eval_.command()
+@paths_argument
+def check(paths: tuple[Path, ...]) -> None:
+    """Check scenario files; each fault is named with its file and line. Without PATHS: those that come with it."""
+    files = load(paths, load_settings())
+    click.echo(f"{len(files)} scenarios, {sum(file.turns for file in files)} turns: no fault.")
+
+
+@eval_.command()
+@paths_argument
+@click.option("--turns", type=click.Choice([str(length) for length in LENGTHS]), help="Only scenarios of this length.")
+@click.option(
+    "--mode",
+    type=click.Choice(["free", "forced"]),
+    default="free",
+    show_default=True,
+    help="free: the session holds what the model itself said. forced: the reference replies, to compare models.",
+)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the results.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Scenarios run at a time.")
+@click.option("--limit", type=click.IntRange(1), help="Run the first N scenarios only.")
+@click.option("--baseline/--no-baseline", default=True, help="Also what simple rules would do on the same turns.")
+@click.option("--against", type=click.Path(path_type=Path, exists=True), help="An earlier run to compare with.")
+@click.option("--max-false-trigger", type=click.FloatRange(0, 1), help="Exit with 3 when the rate is above this.")
+@click.option("--max-miss", type=click.FloatRange(0, 1), help="Exit with 3 when the rate is above this.")
+@json_option
+@click.pass_context
+def run(ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, **given: Any) -> None:
+    """Run scenarios against the model that is set, and score every turn.
+
+    PATHS are scenario files or folders; without any, those that come with stackmem. The same command again goes on
+    where it stopped. DIR gets results.json, report.html and report.md.
+    """
+    settings = load_settings()
+    files = [file for file in load(paths, settings) if given["turns"] in (None, str(file.turns))][: given["limit"]]
+    if not files:
+        raise click.UsageError(f"None of the scenarios has {given['turns']} turns.")
+    before = read_run(given["against"]) if given["against"] else None
+    shown, failed = _run(files, settings, given, before)
+    if as_json:
+        print_json(shown)
+    else:
+        _print(shown, given["out"])
+    for name, reason in failed.items():
+        click.echo(f"{name} failed: {reason}", err=True)
+    if failed:
+        click.echo(f"{len(failed)} of {len(files)} scenarios failed; the same command tries them again.", err=True)
+        ctx.exit(1)
+    for score, limit in (("false_trigger_rate", given["max_false_trigger"]), ("miss_rate", given["max_miss"])):
+        value = shown["scores"][score]["value"]
+        if limit is not None and value is not None and value > limit:
+            click.echo(f"{report.TITLES[score]}: {value:.3f} is above {limit}.", err=True)
+            ctx.exit(CROSSED)
+
+
+def _run(
+    files: Sequence[File], settings: Settings, given: dict[str, Any], before: Any
+) -> tuple[dict[str, Any], dict[str, str]]:
+    judge = judge_of(settings)
+    given["out"] = given["out"] or Path(f"eval-{SystemClock().now():%Y%m%d-%H%M%S}")
+    folder = Folder(given["out"])
+    folder.begin(about(settings, given["mode"], judge.model.name if judge else None))
+    options = replace(Options(), mode=given["mode"], baselines=given["baseline"])
+    with progress_bar("turns") as bar:
+        failed = Batch(files, folder, options, given["jobs"], bar).run()
+    shown = folder.results([file.scenario.id for file in files])
+    report.write_pages(folder.path, shown, before)
+    return shown, failed
+
+
+@eval_.command(name="compare")
+@click.argument("a", type=click.Path(path_type=Path, exists=True))
+@click.argument("b", type=click.Path(path_type=Path, exists=True))
+@json_option
+def compare_(a: Path, b: Path, as_json: bool) -> None:
+    """Say what differs between run A and run B, and which of it is more than noise."""
+    found = compare(read_run(a), read_run(b))
+    if as_json:
+        print_json(comparison_shape(found))
+        return
+    click.echo(f"{found.paired} turns in both runs, {found.left_out} left out.")
+    rows = [("score", "A", "B", "p", "")]
+    for one in found.differences:
+        p = "" if one.p is None else f"{one.p:.3f}"
+        rows.append((report.TITLES[one.score], str(one.a), str(one.b), p, one.verdict))
+    _print_table(rows)
+    click.echo("p: McNemar's exact test on the paired turns, adjusted after Holm; from .05 on it may be chance.")
+
+
+def comparison_shape(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON."""
+    scores = {
+        one.score: {
+            "a": one.a.as_json(),
+            "b": one.b.as_json(),
+            "p": one.p,
+            "verdict": one.verdict,
+            "changes": [vars(change) for change in one.changes],
+        }
+        for one in found.differences
+    }
+    return {"paired": found.paired, "left_out": found.left_out, "scores": scores}
+
+
+def load(paths: Sequence[Path], settings: Settings) -> list[File]:
+    """Read scenarios, without paths those of the package. Raises StackmemError that names every fault, a line each."""
+    faults, files = [], []
+    with resources.as_file(resources.files("evals") / "scenarios") as bundled:
+        for file in files_of(paths or [bundled]):
+            try:
+                files.append(read(file, settings.zone))
+            except ScenarioFaults as exc:
+                faults += exc.faults
+    names = [file.scenario.id for file in files]
+    twice = {name for name in names if names.count(name) > 1}
+    if faults:
+        raise ScenarioFaults(faults)
+    if twice:
+        raise StackmemError(f"Two files have the same scenario: {', '.join(sorted(twice))}.")
+    return files
+
+
+def _print(shown: dict[str, Any], out: Path) -> None:
+    _print_table(report.table(shown))
+    for line in report.cost_lines(shown):
+        click.echo(line)
+    click.echo(f"{out / 'report.html'}")
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    table = Table(*rows[0], box=None, pad_edge=False)
+    for row in rows[1:]:
+        table.add_row(*row)
+    Console(width=None if Console().is_terminal else 200).print(table)

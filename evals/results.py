@@ -1,0 +1,202 @@
+"""A run's folder: what it was (run.json), one file a scenario, and results.json over all of them."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evals.baselines import BASELINES
+from evals.figures import Agreement, Rate
+from evals.running import read_verdicts
+from evals.scenario import TAGS
+from evals.scoring import SCORES, TURN_SCORES, all_scores, as_score, rate
+from stackmem import __version__
+from stackmem.config import Settings
+from stackmem.exceptions import StackmemError
+from stackmem.persona import load_persona, prompt_version
+
+RUN_FILE, RESULTS_FILE = "run.json", "results.json"
+SCENARIOS = "scenarios"
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run's figures depend on besides its scenarios. A run goes on only with the same."""
+
+    version: str
+    mode: str
+    model: str
+    memory_model: str
+    judge_model: str | None
+    tool_mode: str
+    embedder: str
+    persona: str
+    prompts: str
+
+
+def about(settings: Settings, mode: str, judge: str | None) -> About:
+    """Return what a run with these settings is."""
+    language = load_persona(settings.persona).language
+    files = (f"turn.{language}.md", f"tools.{language}.json", f"form_{settings.tool_mode}.{language}.md")
+    known = [prompt_version(name) for name in files if settings.tool_mode != "auto" or not name.startswith("form_")]
+    remember = [prompt_version(f"remember.{name}.md") for name in ("ja", "en")]
+    digest = hashlib.sha256(" ".join([*known, *remember]).encode()).hexdigest()[:8]
+    return About(
+        version=__version__,
+        mode=mode,
+        model="offline" if settings.chat_is_offline else settings.chat_model,
+        memory_model="offline" if settings.memory_is_offline else settings.memory_model or settings.chat_model,
+        judge_model=judge,
+        tool_mode=settings.tool_mode,
+        embedder=settings.embedder,
+        persona=settings.persona,
+        prompts=digest,
+    )
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The folder of one run."""
+
+    path: Path
+
+    def begin(self, run: About) -> None:
+        """Create the folder, or go on in it. Raises StackmemError where it holds another run."""
+        (self.path / SCENARIOS).mkdir(parents=True, exist_ok=True)
+        file = self.path / RUN_FILE
+        if not file.exists():
+            write_json(file, asdict(run))
+            return
+        known = read_json_file(file)
+        differing = [name for name, value in asdict(run).items() if known.get(name) != value]
+        if differing:
+            raise StackmemError(
+                f"{self.path} holds a run with another {', '.join(differing)}. Name another folder with --out."
+            )
+
+    def file_of(self, scenario_id: str) -> Path:
+        """Return where a scenario's result is."""
+        return self.path / SCENARIOS / f"{scenario_id}.json"
+
+    def is_done(self, scenario_id: str, digest: str) -> bool:
+        """Tell whether a scenario was run as its file stands now."""
+        file = self.file_of(scenario_id)
+        try:
+            return bool(read_json_file(file)["digest"] == digest)
+        except (StackmemError, KeyError, TypeError):
+            return False
+
+    def results(self, ids: Sequence[str]) -> dict[str, Any]:
+        """Return what results.json holds, over these scenarios in this order; those that are missing are left out."""
+        known = [read_json_file(self.file_of(name)) for name in ids if self.file_of(name).exists()]
+        run = read_json_file(self.path / RUN_FILE)
+        return summary(run, known)
+
+
+def digest_of(file: Path) -> str:
+    """Return what changes when a scenario's file does."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def summary(run: Mapping[str, Any], scenarios: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the run with all scores: over all, per tag and length, of each baseline, and what it cost."""
+    turns = [turn for scenario in scenarios for turn in scenario["turns"]]
+    return {
+        **run,
+        "turns": len(turns),
+        "scores": scores_of(scenarios),
+        "by_tag": {tag: scores_of(group) for tag in TAGS if (group := [s for s in scenarios if tag in s["tags"]])},
+        "by_length": {
+            str(length): scores_of(group)
+            for length in sorted({len(s["turns"]) for s in scenarios})
+            if (group := [s for s in scenarios if len(s["turns"]) == length])
+        },
+        "baselines": {name: _baseline(turns, name) for name in BASELINES if any("baselines" in t for t in turns)},
+        "ask_back_judge": _judged(turns),
+        "cost": _cost(scenarios, turns),
+        "scenarios": list(scenarios),
+    }
+
+
+def scores_of(scenarios: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the seven scores over some scenarios."""
+    verdicts = [read_verdicts(turn) for scenario in scenarios for turn in scenario["turns"]]
+    return all_scores(verdicts, _sum(s["capture"] for s in scenarios), _sum(s["noise"] for s in scenarios))
+
+
+def _sum(rates: Iterable[Mapping[str, Any]]) -> Rate:
+    total = Rate(0, 0)
+    for given in rates:
+        total += Rate(given["num"], given["den"])
+    return total
+
+
+def _baseline(turns: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    verdicts = [read_verdicts(turn["baselines"][name]) for turn in turns if "baselines" in turn]
+    return {score: as_score(score, rate(score, verdicts), verdicts) for score in TURN_SCORES}
+
+
+def _judged(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the judge's own rate of asking back, and how far rules and judge agree; None where none was set."""
+    pairs = [
+        (turn["verdicts"]["ask_back"], turn["ask_back_judge"])
+        for turn in turns
+        if turn["ask_back_judge"] is not None and "ask_back" in turn["verdicts"]
+    ]
+    if not pairs:
+        return None
+    agreement = Agreement.of(pairs)
+    return {
+        "rate": Rate(sum(by_judge for _, by_judge in pairs), len(pairs)).as_json(),
+        "accuracy": agreement.accuracy,
+        "kappa": agreement.kappa,
+    }
+
+
+def _cost(scenarios: Sequence[Mapping[str, Any]], turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return means a live turn, and what the background spent in all."""
+    count = max(len(turns), 1)
+    times = sorted(turn["duration_ms"] for turn in turns)
+    return {
+        "model_calls_per_turn": round(sum(turn["model_calls"] for turn in turns) / count, 3),
+        "prompt_tokens_per_turn": round(sum(turn["tokens"].get("prompt", 0) for turn in turns) / count, 1),
+        "completion_tokens_per_turn": round(sum(turn["tokens"].get("completion", 0) for turn in turns) / count, 1),
+        "duration_ms_p50": times[len(times) // 2] if times else None,
+        "duration_ms_p95": times[int(len(times) * 0.95)] if times else None,
+        "degraded_turns": sum(turn["degraded"] for turn in turns),
+        "background_calls": sum(scenario["background"]["calls"] for scenario in scenarios),
+        "background_tokens": sum(scenario["background"]["tokens"] for scenario in scenarios),
+    }
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """Return the results of a run, given its folder or its results.json. Raises StackmemError with one sentence."""
+    file = path / RESULTS_FILE if path.is_dir() else path
+    value = read_json_file(file)
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("scenarios"), list)
+        or set(SCORES) - set(value["scores"])
+    ):
+        raise StackmemError(f"{file} is not the result of a run.")
+    return value
+
+
+def read_json_file(file: Path) -> Any:
+    """Return a file's JSON. Raises StackmemError with one sentence."""
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except FileNotFoundError as exc:
+        raise StackmemError(f"{file} is not there: was the run finished?") from exc
+    except (OSError, ValueError) as exc:
+        raise StackmemError(f"{file} cannot be read as JSON: {exc}.") from exc
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write JSON whole or not at all."""
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    part.replace(file)

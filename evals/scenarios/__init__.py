@@ -1,0 +1,1 @@
+"""The scenarios that come with stackmem, one file each; see docs/scenarios.md."""
