@@ -31,8 +31,9 @@ def load(text: str) -> tuple[Any, dict[Path, int]]:
 
     Raises YamlFault with the line for what is no YAML, names a key twice or refers to itself.
     """
-    loader = Loader(text)
+    loader = None
     try:
+        loader = Loader(text)
         node = loader.get_single_node()
         lines: dict[Path, int] = {(): 1}
         if node is None:
@@ -45,7 +46,8 @@ def load(text: str) -> tuple[Any, dict[Path, int]]:
     except (yaml.YAMLError, ValueError, RecursionError) as exc:
         raise YamlFault(1, str(exc).splitlines()[0]) from exc
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _walk(loader: Loader, node: yaml.Node, path: Path, lines: dict[Path, int], above: set[int]) -> None:

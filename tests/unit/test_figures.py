@@ -42,7 +42,7 @@ def test_a_rate_shows_its_counts_and_its_interval() -> None:
     assert str(Rate(10, 295)) == ".03 (10/295, .02 to .06)"
     assert str(Rate(29, 29)) == "1.00 (29/29, .88 to 1.00)"
     shown = Rate(1, 29).as_json()
-    assert (shown["numerator"], shown["denominator"], shown["value"]) == (1, 29, 1 / 29)
+    assert (shown["num"], shown["den"], shown["value"]) == (1, 29, 1 / 29)
     assert (shown["low"], shown["high"]) == pytest.approx((0.0061, 0.1718), abs=0.00006)
 
 
