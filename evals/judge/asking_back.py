@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stackmem.asking import ask
+from stackmem.bootstrap import judge_model
 from stackmem.config import Settings
 from stackmem.exceptions import BadAnswer, PermanentError, TransientError
 from stackmem.persona import language_of, render
@@ -42,8 +43,10 @@ class AskBackJudge:
 
 
 def judge_of(settings: Settings) -> AskBackJudge | None:
-    """Return the judge that is set; None where there is none."""
-    return None
+    """Return the judge that is set; None where none is: the model that talked does not judge itself unasked."""
+    if settings.judge_is_offline or not (settings.judge_base_url or settings.judge_model):
+        return None
+    return AskBackJudge(judge_model(settings), settings.judge_timeout_s)
 
 
 def _read(content: str) -> bool:
