@@ -176,7 +176,7 @@ class MemoryEntity(Row):
 
     class Meta:
         primary_key = CompositeKey("memory", "key")
-        indexes = ((("owner", "key"), False),)
+        indexes = ((("owner", "key", "name", "said"), False),)  # the spellings are read from the index alone
 
 
 class Alias(Row):

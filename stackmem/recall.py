@@ -272,12 +272,12 @@ def _waiting_hits(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _active_rows(where: IndexFilter, hits: Sequence[IndexHit]) -> dict[str, Any]:
     # The index is derived: what it returns counts only when the database says so too. Only what ranking needs is read.
-    ids = [hit.memory_id for hit in hits]
-    rows = Memory.select(Memory.id, Memory.topic, Memory.summary, Memory.said_at)
-    rows = rows.where(Memory.id.in_(ids), Memory.owner == where.owner)
-    if where.status is not None:
-        rows = rows.where(Memory.status == where.status)
-    return {row.id: row for row in rows.namedtuples()}
+    # Owner and status are compared here: in the query they make SQLite walk through all memories of the owner.
+    rows = Memory.select(Memory.id, Memory.topic, Memory.summary, Memory.said_at, Memory.owner, Memory.status)
+    rows = rows.where(Memory.id.in_([hit.memory_id for hit in hits]))
+    return {
+        row.id: row for row in rows.namedtuples() if row.owner == where.owner and where.status in (None, row.status)
+    }
 
 
 def _candidates(best: Sequence[Ranked]) -> list[Candidate]:

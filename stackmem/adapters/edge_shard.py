@@ -78,10 +78,12 @@ class Shard:
         summary, sources = self._ask(
             _nearest(points.SUMMARY, vector, condition, limit), _nearest(points.SOURCES, vector, condition, limit)
         )
-        return points.hits(
-            summary | self._scores_of(points.SUMMARY, vector, sources.keys() - summary.keys()),
-            sources | self._scores_of(points.SOURCES, vector, summary.keys() - sources.keys()),
+        # Of a memory that only one of them found, the other score is asked for; one without source words has none.
+        more_summary, more_sources = self._ask(
+            _nearest(points.SUMMARY, vector, *_only(sources.keys() - summary.keys())),
+            _nearest(points.SOURCES, vector, *_only(summary.keys() - sources.keys())),
         )
+        return points.hits(summary | more_summary, sources | more_sources)
 
     def page(self, owner: str | None, offset: Any) -> tuple[list[edge.Record], Any]:
         """Return up to ``points.PAGE`` records in order of id, and the offset of the next page or None."""
@@ -94,13 +96,6 @@ class Shard:
         _check_space(self.folder, size)
         self.engine.update(operation)
         self.engine.flush()  # Edge does no fsync before
-
-    def _scores_of(self, name: str, vector: list[float], memory_ids: set[str]) -> dict[str, float]:
-        """Return the scores of these points; one without this vector has none."""
-        if not memory_ids:
-            return {}
-        wanted: set[Any] = {points.point_id(memory_id) for memory_id in memory_ids}
-        return self._ask(_nearest(name, vector, edge.Filter(must=[edge.HasIdCondition(wanted)]), len(wanted)))[0]
 
     def _ask(self, *requests: edge.QueryRequest) -> list[dict[str, float]]:
         answers = self.engine.query_batch(edge.QueryBatchRequest(list(requests)))
@@ -162,6 +157,12 @@ def _edge_point(point: IndexPoint, dim: int) -> edge.Point:
 
 def _nearest(name: str, vector: list[float], condition: edge.Filter, limit: int) -> edge.QueryRequest:
     return edge.QueryRequest(limit=limit, query=edge.Query.Nearest(vector, using=name), filter=condition)
+
+
+def _only(memory_ids: set[str]) -> tuple[edge.Filter, int]:
+    """Return the filter to these points, and how many they are at most (at least 1: Edge refuses to find nothing)."""
+    wanted: set[Any] = {points.point_id(memory_id) for memory_id in memory_ids}
+    return edge.Filter(must=[edge.HasIdCondition(wanted)]), max(1, len(wanted))
 
 
 def _edge_filter(where: IndexFilter) -> edge.Filter:

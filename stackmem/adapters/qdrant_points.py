@@ -24,6 +24,7 @@ _PREFIX = "mem_"
 _GENERATION = re.compile(r"(\d+)-.+", re.DOTALL)
 
 
+@lru_cache(maxsize=2**16)
 def point_id(memory_id: str) -> UUID:
     """Return the same 128 bits as a UUID, so that ids sort alike. Raises PermanentError on anything but mem_ULID."""
     try:
