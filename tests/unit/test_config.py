@@ -68,7 +68,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("MEMORY_EXTRA_BODY", "[1]", "must be a JSON object."),
         ("PORT", "99999", "input should be less than or equal to 65535."),
         ("CHAT_TIMEOUT_S", "0", "input should be greater than 0."),
-        ("EMBEDDER", "none", "input should be 'use'."),
+        ("EMBEDDER", "none", "input should be 'use', 'e5' or 'qwen3'."),
     ],
 )
 def test_a_wrong_setting_is_named_in_one_line(

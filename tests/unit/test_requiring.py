@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.requiring import QDRANT, SWITCH
+from tests.requiring import MAY_BE_SKIPPED, SWITCH
 
 pytest_plugins = ["pytester"]
 
@@ -52,10 +52,11 @@ def test_a_known_failure_is_no_skip(pytester: pytest.Pytester, monkeypatch: pyte
     run(pytester, "@pytest.mark.xfail\ndef test_x():\n    assert False").assert_outcomes(xfailed=1)
 
 
-@pytest.mark.parametrize(("url", "wanted"), [("", {"skipped": 1}), ("http://127.0.0.1:6333", {"failed": 1})])
-def test_only_a_qdrant_server_may_be_missing(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, url: str, wanted: dict[str, int]
+@pytest.mark.parametrize(("value", "wanted"), [("", {"skipped": 1}), ("somewhere", {"failed": 1})])
+@pytest.mark.parametrize("marker", MAY_BE_SKIPPED)
+def test_only_what_no_package_holds_may_be_missing(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, marker: str, value: str, wanted: dict[str, int]
 ) -> None:
     monkeypatch.setenv(SWITCH, "1")
-    monkeypatch.setenv(QDRANT, url)
-    run(pytester, "@pytest.mark.qdrant_server\ndef test_x():\n    pytest.skip('none')").assert_outcomes(**wanted)
+    monkeypatch.setenv(MAY_BE_SKIPPED[marker], value)
+    run(pytester, f"@pytest.mark.{marker}\ndef test_x():\n    pytest.skip('none')").assert_outcomes(**wanted)
