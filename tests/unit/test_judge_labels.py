@@ -16,12 +16,18 @@ KEYS = {
 }
 
 
+def count(**values: Any) -> int:
+    return sum(all(turn[key] == value for key, value in values.items()) for turn in TURNS)
+
+
 def share(key: str, value: Any) -> float:
-    return sum(turn[key] == value for turn in TURNS) / len(TURNS)
+    return count(**{key: value}) / len(TURNS)
 
 
 def test_there_are_turns_enough_each_once() -> None:
-    assert len(TURNS) >= 60
+    assert len(TURNS) >= 120
+    assert count(language="ja") >= 100
+    assert count(language="en") >= 20
     assert len({turn["id"] for turn in TURNS}) == len(TURNS)
     assert len({json.dumps([turn["context"], turn["user"]]) for turn in TURNS}) == len(TURNS)
 
@@ -29,6 +35,15 @@ def test_there_are_turns_enough_each_once() -> None:
 def test_about_half_need_a_memory_and_about_half_are_searched() -> None:
     assert 0.4 <= share("needed", True) <= 0.6
     assert 0.4 <= share("searched", True) <= 0.7
+
+
+def test_every_way_to_fail_is_there() -> None:
+    assert count(needed=True, found=True) >= 10
+    assert count(needed=True, found=False) >= 10
+    assert count(needed=True, searched=False) >= 10
+    assert count(needed=True, right=[]) >= 10
+    assert count(needed=False, searched=True) >= 10
+    assert 0.4 <= share("difficulty", "hard") <= 0.6
 
 
 @pytest.mark.parametrize("turn", TURNS, ids=lambda turn: turn["id"])
