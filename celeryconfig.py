@@ -41,16 +41,20 @@ enable_utc = True
 
 imports = ["workers.tasks"]
 task_default_queue = "live"
-# live: remember and compare, any number of workers. index: one consumer, the owner of the index.
+# live: remember and compare, any number of workers. index: one consumer, the owner of the index. batch: scoring, one
+# consumer with concurrency 1: a judge that takes minutes delays no memory, and is not asked twice at once.
 task_routes = {
     "workers.remember": {"queue": "live"},
     "workers.compare": {"queue": "live"},
     "workers.sweep": {"queue": "live"},
     "workers.index": {"queue": "index"},
     "workers.reindex": {"queue": "index"},
+    "workers.score": {"queue": "batch"},
 }
 
 beat_schedule = {
     # Finds what a lost hint, a dead worker or the clock left waiting. Expires: a late sweep is of no use.
     "sweep": {"task": "workers.sweep", "schedule": 30.0, "options": {"expires": 25.0}},
+    # Judges the live turns of the last minute: nobody waits for it. Expires: the next one does the same.
+    "score": {"task": "workers.score", "schedule": 60.0, "options": {"expires": 55.0}},
 }

@@ -26,6 +26,7 @@ from stackmem.models import (
     Turn,
 )
 from stackmem.naming import spellings
+from stackmem.score_models import Label
 from stackmem.settling import settle
 from stackmem.sources import source_turns
 from stackmem.text import content_pieces
@@ -166,6 +167,7 @@ def _purge(row: Memory) -> None:
     turns = source_turns([row.id])[row.id]
     words = [row.topic, row.summary, *row.entities, *(text for turn in turns for text in (turn.user, turn.reply))]
     told = _scrub_traces(row, {turn.id for turn in turns})
+    _scrub_labels(row, [*turns, *told, *_requests_turns(row.owner)])
     if row.purge_turns:
         _blank_repetitions(row, [*told, *_requests_turns(row.owner)], " ".join(words))
     Alias.delete().where(Alias.owner == row.owner, Alias.turn.in_([turn.id for turn in turns])).execute()
@@ -220,6 +222,13 @@ def _scrub_traces(row: Memory, turn_ids: set[int]) -> list[Turn]:
             ToolTrace.update(**SCRUBBED, hits=left).where(ToolTrace.id == trace.id).execute()
             told[trace.turn.id] = trace.turn
     return list(told.values())
+
+
+def _scrub_labels(row: Memory, turns: Sequence[Turn]) -> None:
+    """Delete what the judge wrote where it was shown the memory, or (as context) one of these turns."""
+    near = Turn.select(Turn.id).where(Turn.session.in_(list({turn.session_id for turn in turns})))
+    shown = Cast(Label.shown_ids, "TEXT").contains(row.id)
+    Label.update(reason="").where(Label.owner == row.owner, shown | Label.turn.in_(near)).execute()
 
 
 def _is_about(hit: dict[str, Any], memory_id: str, turn_ids: set[int]) -> bool:

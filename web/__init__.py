@@ -54,7 +54,7 @@ def _own_runtime() -> Runtime:
     use_runtime(runtime)
     alone = settings.broker_url.startswith("memory")
     # An embedded index is this process's own, so its queue is consumed here; memory:// reaches no other process at all.
-    embedded = Embedded(queues=("live", "index") if alone else ("index",), beat=alone)
+    embedded = Embedded(queues=("live", "index", "batch") if alone else ("index",), beat=alone)
     embedded.start()
     with runtime.database.connection_context():
         runtime.work.start()

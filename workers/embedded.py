@@ -14,6 +14,7 @@ from workers.app import app
 log = logging.getLogger(__name__)
 
 LIVE_THREADS = 2
+AT_START = ("workers.score",)  # beat's own first one comes a minute later; what `Work.start` finds needs none
 
 
 class ThreadWorker(WorkController):
@@ -29,9 +30,9 @@ class ThreadWorker(WorkController):
 
 
 class Embedded:
-    """One consumer a queue, and beat; each in a thread."""
+    """One consumer a queue, and beat; each in a thread. Only ``live`` has more than one thread."""
 
-    def __init__(self, queues: Sequence[str] = ("live", "index"), *, beat: bool = True) -> None:
+    def __init__(self, queues: Sequence[str] = ("live", "index", "batch"), *, beat: bool = True) -> None:
         self.ready = threading.Event()
         self._waiting = len(queues)
         self._lock = threading.Lock()
@@ -71,6 +72,8 @@ class Embedded:
             thread.start()
         if self._beat:
             self._beat.start()
+            for name in AT_START:
+                app.send_task(name)
 
     def stop(self, patience_s: float = 5) -> bool:
         """Stop; return whether all work ended in time.

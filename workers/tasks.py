@@ -1,10 +1,11 @@
-"""The tasks: an id in, one call into stackmem. Each does nothing where its row is already past it."""
+"""The tasks: an id in, one call into stackmem or evals. Each does nothing where its row is already past it."""
 
 import logging
 
 from celery import Task, shared_task
 from peewee import DatabaseError, InterfaceError
 
+from evals.live import LiveScoring
 from stackmem.exceptions import StackmemError, TransientError
 from workers.app import runtime
 
@@ -64,3 +65,9 @@ def reindex(job_id: int) -> None:
 def sweep() -> None:
     """Find and enqueue what is waiting."""
     runtime().work.sweep()
+
+
+@shared_task(base=DatabaseTask, name="workers.score")
+def score() -> None:
+    """Judge live turns, and write the windows that have become full."""
+    LiveScoring.over(runtime()).run()

@@ -16,21 +16,23 @@ import stackmem
 from stackmem.database import LEASE, Held, _switch_to_wal, lease, migrate, open_database, scrub, transaction
 from stackmem.exceptions import Conflict, SettingsError, TransientError
 from stackmem.models import TABLES, Lease, Owner, Turn, proxy
+from stackmem.score_models import SCORE_TABLES
 from tests.fakes import FixedClock
 from tests.unit.world import World
 
+ALL_TABLES = [*TABLES, *SCORE_TABLES]
 MIGRATIONS = sorted((Path(stackmem.__file__).parent / "migrations").glob("0*.py"))
 
 
 def test_a_new_store_has_every_table(tmp_path: Path) -> None:
     database = open_database(f"sqlite:///{tmp_path}/deep/er/stackmem.db")
     with database.connection_context():
-        assert {table._meta.table_name for table in TABLES} <= set(database.get_tables())
-        assert all(table.select().count() == 0 for table in TABLES)
+        assert {table._meta.table_name for table in ALL_TABLES} <= set(database.get_tables())
+        assert all(table.select().count() == 0 for table in ALL_TABLES)
 
 
 def test_the_migrations_make_what_the_models_say(database: Any) -> None:
-    for table in TABLES:
+    for table in ALL_TABLES:
         columns = {column.name: column.null for column in database.get_columns(table._meta.table_name)}
         assert columns == {field.column_name: field.null for field in table._meta.sorted_fields}
         indexes = {(tuple(i.columns), i.unique) for i in database.get_indexes(table._meta.table_name)}
