@@ -3,19 +3,32 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
+from functools import lru_cache
 from typing import Any
 
 from stackmem.clock import show_time
 from stackmem.models import Turn
 from stackmem.persona import Persona, tools, turn_prompt
+from stackmem.prepared import Prepared
 from stackmem.text import estimate_tokens
 
 RECENT = 60  # turns of a session that are looked at at most
 USER_SHARE = 0.5  # of the budget: more of the user's words than that are cut, with a note to the model
 USER_TOKENS = 200  # of the user's words are shown even where persona and tools fill the budget
+_RECENT = Prepared(
+    lambda session, ordinal: (
+        Turn.select(Turn.id, Turn.user, Turn.reply, Turn.emotion, Turn.action)
+        .where(Turn.session == session, Turn.ordinal < ordinal, Turn.state != "open")
+        .where(~Turn.withheld)
+        .where((Turn.user != "") | (Turn.reply != ""))  # both are empty where they were forgotten
+        .order_by(Turn.ordinal.desc())
+        .limit(RECENT)
+    )
+)
 CUT_NOTE = {"ja": "（長いので、ここから先は省略されています）", "en": "(too long: the rest was left out here)"}
 
 
+@lru_cache(maxsize=4096)  # the same sixty replies stand in every turn of a talk
 def reply_json(reply: str, emotion: str, action: str) -> str:
     """Return a reply in the form the model is asked for, Japanese unescaped."""
     return json.dumps({"reply": reply, "emotion": emotion, "action": action}, ensure_ascii=False)
@@ -23,15 +36,7 @@ def reply_json(reply: str, emotion: str, action: str) -> str:
 
 def recent_turns(turn: Turn) -> list[Turn]:
     """Return the answered turns of the same session before this one, oldest first."""
-    rows = (
-        Turn.select(Turn.id, Turn.user, Turn.reply, Turn.emotion, Turn.action)
-        .where(Turn.session == turn.session_id, Turn.ordinal < turn.ordinal, Turn.state != "open")
-        .where(~Turn.withheld)
-        .where((Turn.user != "") | (Turn.reply != ""))  # both are empty where they were forgotten
-        .order_by(Turn.ordinal.desc())
-        .limit(RECENT)
-    )
-    return list(rows.namedtuples())[::-1]
+    return _RECENT.rows(session=turn.session_id, ordinal=turn.ordinal)[::-1]
 
 
 def build_messages(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from peewee import IntegrityError
 
@@ -16,12 +17,35 @@ from stackmem.ids import turn_uid
 from stackmem.looks import LOOK_AFTER, unlooked
 from stackmem.models import Session, ToolTrace, Turn, proxy
 from stackmem.ports import Clock, Hint, Queue, ToolCall
+from stackmem.prepared import Prepared, slots
 from stackmem.recall import ToolResult
 from stackmem.speaking import OnSentence, Speech
 from stackmem.text import clean, clean_json
 from stackmem.thinking import Deadline, Thinker, Thought
 
 POLL = 0.1  # seconds between looks at a turn that another request is answering
+
+_OPENED = (
+    Turn.uid, Turn.session, Turn.ordinal, Turn.owner, Turn.at, Turn.received_at, Turn.user, Turn.state, Turn.key,
+)  # fmt: skip
+_ANSWERED = (
+    Turn.reply, Turn.emotion, Turn.action, Turn.degraded, Turn.model, Turn.state, Turn.searched, Turn.memory_ids,
+    Turn.model_calls, Turn.tokens, Turn.durations_ms, Turn.withheld,
+)  # fmt: skip
+_TRACED = (
+    ToolTrace.turn, ToolTrace.ordinal, ToolTrace.tool, ToolTrace.arguments, ToolTrace.hits, ToolTrace.relaxed,
+    ToolTrace.note, ToolTrace.looked_for, ToolTrace.result, ToolTrace.duration_ms,
+)  # fmt: skip
+_OPEN = Prepared(lambda **_: Turn.insert(slots(*_OPENED)))
+_ANSWER = Prepared(
+    lambda turn_id, **_: Turn.update(slots(*_ANSWERED)).where(
+        Turn.id == turn_id, (Turn.state == "open") | (Turn.reply == "")
+    )
+)
+_ENQUEUED = Prepared(
+    lambda sessions, **_: Session.update(slots(Session.enqueued_at)).where(Session.id.in_(sessions)), lists=["sessions"]
+)
+_TRACE = Prepared(lambda **_: ToolTrace.insert(slots(*_TRACED)))
 
 
 @dataclass(frozen=True)
@@ -83,7 +107,7 @@ class Conversation:
                 return known, False
             session = sessions.session_for_turn(said.owner, name, said.device, now)
             ordinal = sessions.next_ordinal(session)
-            Session.update(received_at=now).where(Session.id == session.id).execute()
+            sessions.received(session, now)
             columns = {
                 "uid": turn_uid(said.owner, session.name, session.seq, ordinal, words), "session": session,
                 "ordinal": ordinal, "owner": said.owner, "at": said.at or now, "received_at": now, "user": words,
@@ -91,9 +115,9 @@ class Conversation:
             }  # fmt: skip
             try:
                 with proxy.atomic():
-                    turn = Turn.create(**columns)
+                    turn = _insert(columns)
             except IntegrityError:  # an export brought a turn that has this uid
-                turn = Turn.create(**columns | {"uid": _free_uid(said.owner, session, ordinal, words)})
+                turn = _insert(columns | {"uid": _free_uid(said.owner, session, ordinal, words)})
         return turn, True
 
     def _answered_elsewhere(self, turn: Turn, deadline: Deadline) -> Turn:
@@ -127,9 +151,7 @@ class Conversation:
         }
         with transaction():
             turn.withheld = turn in thought.withheld
-            columns = {field: getattr(turn, field.name) for field in turn.dirty_fields}
-            still_open = (Turn.id == turn.id) & ((Turn.state == "open") | (Turn.reply == ""))
-            if not Turn.update(columns).where(still_open).execute():
+            if not _ANSWER.update(turn_id=turn.id, **{field.name: getattr(turn, field.name) for field in _ANSWERED}):
                 return Turn.get_by_id(turn.id)  # another request took it over and was first
             if thought.withheld:
                 Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
@@ -139,6 +161,10 @@ class Conversation:
         for hint in hints:
             self.queue.put(hint)
         return turn
+
+
+def _insert(columns: dict[str, Any]) -> Turn:
+    return Turn(id=_OPEN.insert(**columns), **columns)
 
 
 def _free_uid(owner: str, session: Session, ordinal: int, words: str) -> str:
@@ -157,7 +183,7 @@ def due_looks(turn: Turn, now: datetime) -> list[Hint]:
         others = Session.select(Session.id).where(Session.owner == turn.owner, Session.look_due)
         due += [row.id for row in others if row.id != turn.session_id]
     if due:
-        Session.update(enqueued_at=now).where(Session.id.in_(due)).execute()
+        _ENQUEUED.update(sessions=due, enqueued_at=now)
     return [Hint("remember", session_id) for session_id in due]
 
 
@@ -190,7 +216,7 @@ def _returned_ids(thought: Thought) -> list[str]:
 
 
 def _trace(turn: Turn, ordinal: int, call: ToolCall, result: ToolResult, spent_ms: float) -> None:
-    ToolTrace.create(
+    _TRACE.insert(
         turn=turn,
         ordinal=ordinal,
         tool=clean(call.name),

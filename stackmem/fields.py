@@ -29,4 +29,5 @@ class UTCField(Field):
 
 
 # Unescaped: half the size, and a search for forgotten words finds them.
-ReadableJSONField = partial(JSONField, dumps=partial(json.dumps, ensure_ascii=False))
+json_text = partial(json.dumps, ensure_ascii=False)
+ReadableJSONField = partial(JSONField, dumps=json_text)

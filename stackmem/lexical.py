@@ -1,6 +1,5 @@
 """Similarity by words: BM25 over character bigrams, which needs no tokeniser for Japanese."""
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -19,13 +18,13 @@ def bm25(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
     lengths = np.array([max(len(word) - 1, 1) if word else 0 for word in words], dtype=float)
     mean = float(lengths.mean()) if len(texts) and lengths.any() else 1.0
     weights = K1 * (1 - B + B * lengths / mean)
-    scores = np.zeros(len(texts))
-    for term in set(bigrams(query)):
-        frequency = np.array([word.count(term) for word in words], dtype=float)
-        found = int((frequency > 0).sum())
-        if found:
-            idf = math.log(1 + (len(texts) - found + 0.5) / (found + 0.5))
-            scores += idf * frequency * (K1 + 1) / (frequency + weights)
+    everything = "\n".join(words)
+    terms = [term for term in set(bigrams(query)) if term in everything]
+    counts = [[word.count(term) for word in words] for term in terms]
+    frequency = np.array(counts, dtype=float).reshape(len(terms), len(texts))
+    found = (frequency > 0).sum(axis=1, keepdims=True)
+    idf = np.log(1 + (len(texts) - found + 0.5) / (found + 0.5))
+    scores: NDArray[np.float64] = (idf * frequency * (K1 + 1) / (frequency + weights)).sum(axis=0)
     return scores
 
 

@@ -13,6 +13,7 @@ from stackmem.making import make_memory
 from stackmem.models import ForgetRequest, Session, Turn, Window
 from stackmem.naming import note_aliases
 from stackmem.persona import language_of, prompt_version
+from stackmem.prepared import Prepared
 from stackmem.settling import forgotten_turns
 
 LOOK_AFTER = 6  # turns not yet looked at
@@ -20,6 +21,12 @@ SILENCE = timedelta(minutes=2)  # after which even one such turn is looked at
 TURNS = 40  # of one look at most
 BEFORE = 3  # turns before a look's first that are shown with it
 OPEN_TOPIC = 20  # turns of the open topic at most: then it is closed
+
+_UNLOOKED = Prepared(
+    lambda session, looked_to: Turn.select(fn.COUNT(Turn.id).alias("count")).where(
+        Turn.session == session, Turn.state == "pending", Turn.id > looked_to
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,7 @@ class Look:
 
 def unlooked(session: Session) -> int:
     """Return how many pending turns no look has seen."""
-    new = (Turn.session == session) & (Turn.state == "pending") & (Turn.id > session.looked_to)
-    return int(Turn.select(fn.COUNT(Turn.id)).where(new).scalar())
+    return int(_UNLOOKED.first(session=session.id, looked_to=session.looked_to).count)
 
 
 def is_due(session: Session, now: datetime) -> bool:

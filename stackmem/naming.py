@@ -12,10 +12,25 @@ from peewee import SQL, fn
 from stackmem.answers import ENTITY_LIMIT
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.models import Alias, MemoryEntity, Owner, Turn
+from stackmem.prepared import Prepared
 from stackmem.text import entity_key, key_letters
 
 WIDENED = 20  # names that one search is widened to at most
 ENTITIES = 500  # in one query
+_FORMS = Prepared(
+    lambda owner, keys: (
+        MemoryEntity.select(
+            MemoryEntity.key,
+            MemoryEntity.name,
+            fn.SUM(MemoryEntity.said).alias("said"),
+            fn.COUNT(SQL("1")).alias("count"),
+        )
+        .where(MemoryEntity.owner == owner, MemoryEntity.key.in_(keys))
+        .group_by(MemoryEntity.key, MemoryEntity.name)
+    ),
+    lists=["keys"],
+)
+_ALIASES = Prepared(lambda owner: Alias.select(Alias.key, Alias.other_key).where(Alias.owner == owner))
 _SAYS_NOTHING = re.compile("[ぁ-んァ-ヶーA-Za-z0-9]")  # one such letter stands in every turn
 
 
@@ -92,12 +107,7 @@ def display_forms(owner: str, keys: Iterable[str]) -> dict[str, str]:
     """Return the spelling of each key that this owner says most often, over all memories that are not purged."""
     wanted, forms = sorted(set(keys)), dict[str, Counter[str]]()
     for start in range(0, len(wanted), ENTITIES):
-        rows: Any = (
-            MemoryEntity.select(MemoryEntity.key, MemoryEntity.name, fn.SUM(MemoryEntity.said), fn.COUNT(SQL("1")))
-            .where(MemoryEntity.owner == owner, MemoryEntity.key.in_(wanted[start : start + ENTITIES]))
-            .group_by(MemoryEntity.key, MemoryEntity.name)
-        )
-        for key, name, said, count in rows.tuples():
+        for key, name, said, count in _FORMS.rows(owner=owner, keys=wanted[start : start + ENTITIES]):
             # What was said counts; among names nobody said as they stand, the one most memories have.
             forms.setdefault(key, Counter())[name] += 1000 * said + count
     return {key: min(count, key=lambda form: (-count[form], form)) for key, count in forms.items()}
@@ -176,12 +186,7 @@ def widen(owner: str, keys: Sequence[str]) -> dict[str, str]:
 
 def widened_query(owner: str, query: str) -> str:
     """Return a query followed by the other names of what it names."""
-    named = [
-        key
-        for row in Alias.select().where(Alias.owner == owner)
-        for key in (row.key, row.other_key)
-        if spellings(query, key)
-    ]
+    named = [key for row in _ALIASES.rows(owner=owner) for key in (row.key, row.other_key) if spellings(query, key)]
     others = list(widen(owner, list(dict.fromkeys(named))).values()) if named else []
     said = [name for name in others if not spellings(query, entity_key(name))]
     return f"{query} {' '.join(said)}" if said else query

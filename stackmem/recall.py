@@ -14,6 +14,7 @@ from stackmem.indexing import IndexHandle
 from stackmem.models import Memory
 from stackmem.naming import widen, widened_query
 from stackmem.ports import Embedder, IndexFilter, IndexHit, Vector
+from stackmem.prepared import Prepared
 from stackmem.ranking import NORMALISE_FROM, Ranked, best_score, newest_first_in_ties, rank_scores, tie_margin
 from stackmem.shapes import forms_of, shown_entities
 from stackmem.text import clean, entity_key
@@ -22,6 +23,14 @@ POOL = 100  # best by summary and best by source words that are ranked
 CANDIDATES = 5
 CHECKED = 3  # candidates whose source turns are re-read
 QUERY_LIMIT = 1000  # characters
+
+_FOUND = Prepared(
+    lambda ids: Memory.select(
+        Memory.id, Memory.topic, Memory.summary, Memory.said_at, Memory.owner, Memory.status
+    ).where(Memory.id.in_(ids)),
+    lists=["ids"],
+)
+_MEMORIES = Prepared(lambda ids: Memory.select().where(Memory.id.in_(ids)), lists=["ids"])
 
 
 @dataclass(frozen=True)
@@ -273,15 +282,13 @@ def _waiting_hits(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _active_rows(where: IndexFilter, hits: Sequence[IndexHit]) -> dict[str, Any]:
     # The index is derived: what it returns counts only when the database says so too. Only what ranking needs is read.
     # Owner and status are compared here: in the query they make SQLite walk through all memories of the owner.
-    rows = Memory.select(Memory.id, Memory.topic, Memory.summary, Memory.said_at, Memory.owner, Memory.status)
-    rows = rows.where(Memory.id.in_([hit.memory_id for hit in hits]))
-    return {
-        row.id: row for row in rows.namedtuples() if row.owner == where.owner and where.status in (None, row.status)
-    }
+    rows = _FOUND.rows(ids=[hit.memory_id for hit in hits])
+    return {row.id: row for row in rows if row.owner == where.owner and where.status in (None, row.status)}
 
 
 def _candidates(best: Sequence[Ranked]) -> list[Candidate]:
-    rows = {row.id: row for row in Memory.select().where(Memory.id.in_([ranked.memory_id for ranked in best]))}
+    read = _MEMORIES.rows(ids=[ranked.memory_id for ranked in best])
+    rows = {row.id: Memory(**row._asdict()) for row in read}
     return [
         Candidate(rows[ranked.memory_id], ranked.retrieval_score, ranked.rank_score)
         for ranked in best

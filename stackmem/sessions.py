@@ -2,15 +2,41 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from peewee import fn
 
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.ids import session_name
 from stackmem.models import Owner, Session, Turn
+from stackmem.prepared import Prepared, slots
 
 IDLE_LIMIT = timedelta(minutes=10)  # without a turn received, a session has ended
 NAME_LIMIT = 200  # characters
+
+
+def _open_sessions(owner: Any) -> Any:
+    # Only open ones: an export taken back meanwhile may hold later sequences, and those have ended.
+    return Session.select().where(Session.owner == owner, Session.imported.is_null(), Session.ended_at.is_null())
+
+
+_NAMED = Prepared(
+    lambda owner, name: _open_sessions(owner).where(Session.name == name).order_by(Session.seq.desc()).limit(1)
+)
+_OF_DEVICE = Prepared(
+    lambda owner, device: (
+        _open_sessions(owner).where(~Session.named, Session.device == device).order_by(Session.id.desc()).limit(1)
+    )
+)
+_OF_NO_DEVICE = Prepared(
+    lambda owner: (
+        _open_sessions(owner).where(~Session.named, Session.device.is_null()).order_by(Session.id.desc()).limit(1)
+    )
+)
+_RECEIVED = Prepared(
+    lambda session, received_at: Session.update(slots(Session.received_at)).where(Session.id == session)
+)
+_LAST_ORDINAL = Prepared(lambda session: Turn.select(fn.MAX(Turn.ordinal).alias("last")).where(Turn.session == session))
 
 
 def session_for_turn(owner: str, name: str | None, device: str | None, now: datetime) -> Session:
@@ -29,12 +55,13 @@ def session_for_turn(owner: str, name: str | None, device: str | None, now: date
 
 
 def _latest_open(owner: str, name: str | None, device: str | None) -> Session | None:
-    # Only open ones: an export taken back meanwhile may hold later sequences, and those have ended.
-    rows = Session.select().where(Session.owner == owner, Session.imported.is_null(), Session.ended_at.is_null())
     if name is not None:
-        return rows.where(Session.name == name).order_by(Session.seq.desc()).first()  # type: ignore[no-any-return]
-    same_device = Session.device == device if device is not None else Session.device.is_null()
-    return rows.where(~Session.named, same_device).order_by(Session.id.desc()).first()  # type: ignore[no-any-return]
+        row = _NAMED.first(owner=owner, name=name)
+    elif device is not None:
+        row = _OF_DEVICE.first(owner=owner, device=device)
+    else:
+        row = _OF_NO_DEVICE.first(owner=owner)
+    return None if row is None else Session(**row._asdict())
 
 
 def begin(owner: str, name: str, *, now: datetime, named: bool, device: str | None = None, **more: object) -> Session:
@@ -79,4 +106,9 @@ def end_idle(now: datetime) -> int:
 
 def next_ordinal(session: Session) -> int:
     """Return the ordinal of the session's next turn, counted from 1."""
-    return (Turn.select(fn.MAX(Turn.ordinal)).where(Turn.session == session).scalar() or 0) + 1
+    return (_LAST_ORDINAL.first(session=session.id).last or 0) + 1
+
+
+def received(session: Session, now: datetime) -> None:
+    """Note that something was said in a session: its idle limit counts from now."""
+    _RECEIVED.update(session=session.id, received_at=now)

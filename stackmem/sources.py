@@ -9,6 +9,7 @@ from stackmem.exceptions import InvalidInput
 from stackmem.lexical import coverage
 from stackmem.models import Memory, MemorySource, Turn
 from stackmem.ports import IndexFilter
+from stackmem.prepared import Prepared
 from stackmem.settling import forgotten_turns
 from stackmem.text import estimate_tokens
 
@@ -19,6 +20,38 @@ WAITING = 200  # newest turns not yet memories that are looked at by words
 WAITING_COVERAGE = 0.3  # share of the query's bigrams a waiting turn must hold
 WAITING_SHOWN = 3
 IDS_LIMIT = 10
+READ = 500  # memories in one query
+
+_TURN_IDS = Prepared(
+    lambda ids: (
+        MemorySource.select(MemorySource.memory, MemorySource.turn)
+        .where(MemorySource.memory.in_(ids))
+        .order_by(MemorySource.turn)
+    ),
+    lists=["ids"],
+)
+_WORDS = Prepared(
+    lambda ids: (
+        MemorySource.select(MemorySource.memory, Turn.id, Turn.at, Turn.user, Turn.reply)
+        .join(Turn)
+        .where(MemorySource.memory.in_(ids))
+        .order_by(Turn.id)
+    ),
+    lists=["ids"],
+)
+
+
+def _not_remembered(owner: Any) -> Any:
+    return (
+        Turn.select(Turn.id, Turn.at, Turn.user, Turn.reply)
+        .where(Turn.owner == owner, Turn.state.in_(["pending", "failed"]))
+        .order_by(Turn.id.desc())
+        .limit(WAITING)
+    )
+
+
+_WAITING = Prepared(lambda owner: _not_remembered(owner))
+_WAITING_ELSEWHERE = Prepared(lambda owner, session: _not_remembered(owner).where(Turn.session != session))
 
 
 def shown_time(moment: datetime, zone: tzinfo) -> str:
@@ -36,9 +69,9 @@ def shown_period(memory: Memory, zone: tzinfo) -> str:
 def source_turn_ids(memory_ids: Sequence[str]) -> dict[str, list[int]]:
     """Return the ids of the source turns of each memory, oldest first."""
     found: dict[str, list[int]] = {memory_id: [] for memory_id in memory_ids}
-    rows = MemorySource.select().where(MemorySource.memory.in_(list(memory_ids))).order_by(MemorySource.turn)
-    for row in rows:
-        found[row.memory_id].append(row.turn_id)
+    for start in range(0, len(memory_ids), READ):
+        for row in _TURN_IDS.rows(ids=memory_ids[start : start + READ]):
+            found[row.memory_id].append(row.turn_id)
     return found
 
 
@@ -58,16 +91,18 @@ def source_turns(memory_ids: Sequence[str]) -> dict[str, list[Turn]]:
 
 def words_of(memory_ids: Sequence[str]) -> dict[str, str]:
     """Return the source words of each memory as one text."""
-    lines: dict[str, list[str]] = {memory_id: [] for memory_id in memory_ids}
-    rows: Any = (
-        MemorySource.select(MemorySource.memory, Turn.user, Turn.reply)
-        .join(Turn)
-        .where(MemorySource.memory.in_(list(memory_ids)))
-        .order_by(Turn.id)
-    )
-    for memory_id, user, reply in rows.tuples():
-        lines[memory_id].append(f"{user}\n{reply}")
-    return {memory_id: "\n".join(said) for memory_id, said in lines.items()}
+    spoken = _spoken(memory_ids)
+    return {
+        memory_id: "\n".join([f"{turn.user}\n{turn.reply}" for turn in turns]) for memory_id, turns in spoken.items()
+    }
+
+
+def _spoken(memory_ids: Sequence[str]) -> dict[str, list[Any]]:
+    """Return of the source turns of each memory, oldest first, what was said and when."""
+    found: dict[str, list[Any]] = {memory_id: [] for memory_id in memory_ids}
+    for row in _WORDS.rows(ids=memory_ids):
+        found[row.memory_id].append(row)
+    return found
 
 
 def _shown_turn(turn: Turn, zone: tzinfo, limit: int = TURN_CHARACTERS, query: str = "") -> dict[str, Any]:
@@ -113,7 +148,7 @@ def _around_best(turns: Sequence[Turn], query: str, budget: int) -> list[Turn]:
 
 def cut_sources(memories: Sequence[Memory], query: str, zone: tzinfo) -> dict[str, list[dict[str, Any]]]:
     """Return the re-read source turns of each memory, cut around the best match, within one budget for all."""
-    read = source_turns([memory.id for memory in memories])
+    read = _spoken([memory.id for memory in memories])
     share = TOKENS // max(1, len(memories))
     return {
         memory.id: [
@@ -128,15 +163,11 @@ def not_yet_memories(
     owner: str, session_id: int | None, query: str, where: IndexFilter, zone: tzinfo
 ) -> list[dict[str, Any]]:
     """Return turns of other sessions that are no memory yet and share words with the query, the best first."""
-    rows = (
-        Turn.select(Turn.id, Turn.at, Turn.user, Turn.reply)
-        .where(Turn.owner == owner, Turn.state.in_(["pending", "failed"]))
-        .order_by(Turn.id.desc())
-        .limit(WAITING)
-    )
-    if session_id is not None:
-        rows = rows.where(Turn.session != session_id)
-    in_time = [turn for turn in rows.namedtuples() if _in_time(turn.at, where)]
+    if session_id is None:
+        rows = _WAITING.rows(owner=owner)
+    else:
+        rows = _WAITING_ELSEWHERE.rows(owner=owner, session=session_id)
+    in_time = [turn for turn in rows if _in_time(turn.at, where)]
     scored = [(coverage(query, f"{turn.user}\n{turn.reply}"), turn.id, turn) for turn in in_time]
     best = sorted((row for row in scored if row[0] >= WAITING_COVERAGE), reverse=True, key=lambda row: row[:2])
     return [

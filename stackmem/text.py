@@ -8,6 +8,8 @@ from typing import Any
 _LONE_OR_NUL = re.compile("[\x00\ud800-\udfff]")
 _DASHES = "-֊־᐀᠆‐‑‒–—―⸗⸚⸺⸻⹀⹝〜〰゠︱︲﹘﹣－𐺭−⁃\u00ad~～∼∽⁓"  # Unicode's class Pd, and what looks alike
 _SEPARATORS = re.compile(rf"[\s{re.escape(_DASHES)}_・･.,，、。'’\"”“]+")
+_NO_LETTERS = re.compile(r"[\W_]+")
+_WIDE_PUNCTUATION = re.compile("[\u3000‥…！-／：-＠［-｀｛-･]+")
 _LONG_MARK_AS_DASH = re.compile(r"(?<![ぁ-ゖァ-ヺー])ー+")  # RTXー3050: the key beside 0 on a Japanese keyboard
 _KANJI = re.compile(r"[㐀-鿿々]{2,}")
 _PIECE = re.compile(r"[a-z]{3,}|[0-9]{2,}|[ァ-ヺ][ァ-ヺー]+|[^\W\d_a-zぁ-ヿ㐀-鿿々]{2,}")
@@ -64,9 +66,11 @@ def key_letters(character: str, before: str) -> str:
     return _LONG_MARK_AS_DASH.sub("", before + letters)[len(before) :] if letters == "ー" else letters
 
 
+@lru_cache(maxsize=8192)  # a search reads the same few thousand memories and turns again and again
 def letters(text: str) -> str:
     """Return the folded text without white space and punctuation."""
-    return "".join(filter(str.isalnum, fold(text)))
+    # NFKC is slow where there is something for it to do: wide punctuation goes before.
+    return _NO_LETTERS.sub("", fold(_WIDE_PUNCTUATION.sub("\n", text)))
 
 
 def bigrams(text: str) -> list[str]:

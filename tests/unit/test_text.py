@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.text import bigrams, clean, clean_json, cut_at_sentence, entity_key, estimate_tokens, fold
+from stackmem.text import bigrams, clean, clean_json, cut_at_sentence, entity_key, estimate_tokens, fold, letters
 
 
 def test_nul_and_lone_surrogates_become_the_replacement_character() -> None:
@@ -106,3 +106,8 @@ def test_a_long_text_ends_with_a_sentence_of_its_second_half() -> None:
 
 def test_a_text_without_such_an_end_is_cut_hard() -> None:
     assert cut_at_sentence("あ。" + "い" * 20, 12) == "あ。" + "い" * 10
+
+
+@given(st.text() | st.text("あがカﾞ゛Ａ！？…　、。･｡゙́1①㈱"))
+def test_letters_are_what_folding_leaves_of_letters_and_digits(text: str) -> None:
+    assert letters(text) == "".join(filter(str.isalnum, fold(text)))

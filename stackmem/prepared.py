@@ -1,0 +1,143 @@
+"""Queries of the live turn whose SQL is written once: that takes peewee longer than the database needs to answer.
+
+A query is written with peewee as anywhere else, with slots for its values. What comes back are named tuples.
+"""
+
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from peewee import BooleanField, Field, ForeignKeyField, Insert, JSONField, Node, Select, SqliteDatabase, fn
+
+from stackmem.fields import UTCField, json_text
+from stackmem.models import proxy
+
+_CONVERTED = (UTCField, JSONField, BooleanField)  # what a database may give back in another form than Python's
+
+
+@dataclass(frozen=True)
+class _Coming:
+    """A value that comes with each run: whose it is, its place in a list, what makes it the database's."""
+
+    name: str
+    place: int | None
+    convert: Callable[[Any], Any]
+
+    def of(self, values: dict[str, Any]) -> Any:
+        value = values[self.name] if self.place is None else values[self.name][self.place]
+        return self.convert(value)
+
+
+class Slot(Node):
+    """Where a value will stand; it is converted as the field says that it is compared with, or by ``convert``."""
+
+    def __init__(self, name: str, place: int | None = None, convert: Callable[[Any], Any] | None = None):
+        self._name, self._place, self._convert = name, place, convert
+
+    def __sql__(self, ctx: Any) -> Any:
+        convert = self._convert or ctx.state.converter
+        return ctx.value(self, lambda slot: _Coming(slot._name, slot._place, convert))
+
+
+def slots(*fields: Field) -> dict[Field, Node]:
+    """Return what an insert or an update writes into these fields: for each a slot of its name."""
+    return {field: _written(field) for field in fields}
+
+
+def _written(field: Field) -> Node:
+    if isinstance(field, JSONField) and isinstance(proxy.obj, SqliteDatabase):
+        convert = lambda value: None if value is None else json_text(value)  # noqa: E731
+        return fn.json(Slot(field.name, convert=convert))  # as peewee writes it there
+    return Slot(field.name, convert=field.db_value)
+
+
+class Prepared:
+    """A query whose SQL is written at its first use, and again for another length of a list or another database.
+
+    ``build`` takes a slot for each value and returns the query; those named in ``lists`` are lists, of values and of
+    slots, to be used with ``in_``.
+    """
+
+    def __init__(self, build: Callable[..., Any], lists: Sequence[str] = ()):
+        self._build, self._lists = build, lists
+        self._statements: dict[tuple[Any, ...], _Statement] = {}
+
+    def rows(self, **values: Any) -> list[Any]:
+        """Return all rows, as named tuples with the names of the columns."""
+        statement, cursor = self._run(values)
+        return statement.read(cursor.fetchall())
+
+    def first(self, **values: Any) -> Any:
+        """Return the first row, or None."""
+        return next(iter(self.rows(**values)), None)
+
+    def insert(self, **values: Any) -> int:
+        """Insert a row; return its id."""
+        _, cursor = self._run(values)
+        return int(cursor.fetchone()[0] if proxy.obj.returning_clause else cursor.lastrowid)
+
+    def update(self, **values: Any) -> int:
+        """Change rows; return how many were there to change."""
+        _, cursor = self._run(values)
+        return int(cursor.rowcount)
+
+    def _run(self, values: dict[str, Any]) -> tuple["_Statement", Any]:
+        values |= {name: _padded(values[name]) for name in self._lists}
+        key = (type(proxy.obj), *(len(values[name]) for name in self._lists))
+        statement = self._statements.get(key)
+        if statement is None:
+            slots: dict[str, Any] = {name: Slot(name) for name in values}
+            slots |= {name: [Slot(name, place) for place in range(len(values[name]))] for name in self._lists}
+            statement = self._statements[key] = _Statement(self._build(**slots))
+        return statement, proxy.execute_sql(statement.sql, statement.filled(values))
+
+
+class _Statement:
+    """SQL with its values, some of them to come, and how to read what it returns."""
+
+    def __init__(self, query: Any):
+        if isinstance(query, Insert) and proxy.obj.returning_clause:
+            query = query.returning(query.table._meta.primary_key)
+        self.sql, self.values = query.sql()
+        selected: Sequence[Any] = query.selected_columns if isinstance(query, Select) else ()
+        self._made = _row_type([_name(column) for column in selected])
+        converters = [_converter(column) for column in selected]
+        self._converters = converters if any(converters) else []
+
+    def filled(self, values: dict[str, Any]) -> list[Any]:
+        """Return the statement's values for one run."""
+        return [part.of(values) if isinstance(part, _Coming) else part for part in self.values]
+
+    def read(self, rows: Sequence[Any]) -> list[Any]:
+        if not self._converters:
+            return list(map(self._made, rows))
+        return [
+            self._made(
+                [
+                    value if convert is None else convert(value)
+                    for convert, value in zip(self._converters, row, strict=True)
+                ]
+            )
+            for row in rows
+        ]
+
+
+def _padded(values: Sequence[Any]) -> list[Any]:
+    """Repeat the last one up to the next power of two, so that a few statements serve every length."""
+    values = list(values)
+    return values + values[-1:] * ((1 << max(0, len(values) - 1).bit_length()) - len(values))
+
+
+def _row_type(names: Sequence[str]) -> Any:
+    row: Any = namedtuple("Row", names)  # type: ignore[misc]  # the names are known here only
+    return row._make
+
+
+def _name(column: Any) -> str:
+    return str(column.column_name if isinstance(column, Field) else column.name)
+
+
+def _converter(column: Any) -> Callable[[Any], Any] | None:
+    field = column.rel_field if isinstance(column, ForeignKeyField) else column
+    return field.python_value if isinstance(field, _CONVERTED) else None
