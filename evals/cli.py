@@ -12,12 +12,14 @@ from rich.table import Table
 
 from evals import report
 from evals.batch import Batch
+from evals.capture import capture, sample
 from evals.comparing import Comparison, compare
 from evals.judge.asking_back import judge_of
 from evals.results import Folder, about, read_run
 from evals.running import Options
 from evals.scenario import LENGTHS, File, ScenarioFaults, files_of, read
-from stackmem.cli.common import json_option, print_json
+from stackmem.bootstrap import judge_model
+from stackmem.cli.common import json_option, owner_option, print_json, store
 from stackmem.cli.progress import progress_bar
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
@@ -120,6 +122,37 @@ def compare_(a: Path, b: Path, as_json: bool) -> None:
         rows.append((report.TITLES[one.score], str(one.a), str(one.b), p, one.verdict))
     _print_table(rows)
     click.echo("p: McNemar's exact test on the paired turns, adjusted after Holm; from .05 on it may be chance.")
+
+
+@eval_.command(name="capture")
+@click.option("--turns", type=click.IntRange(1), default=200, show_default=True, help="How many turns are sampled.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another number, another sample.")
+@owner_option
+@json_option
+def capture_(turns: int, seed: int, owner: str, as_json: bool) -> None:
+    """Ask the judge model whether real talk was remembered well: the events kept, the backchannels left out.
+
+    It costs one call for ten turns.
+    """
+    settings = load_settings()
+    if settings.judge_is_offline:
+        raise StackmemError("This needs a judge: set STACKMEM_JUDGE_BASE_URL and _MODEL, or a chat model.")
+    with store(settings), progress_bar("turns") as bar:
+        groups = sample(owner, turns, seed)
+        if not groups:
+            raise StackmemError(f"{owner} has no turns that were looked at yet.")
+        found = capture(groups, judge_model(settings), settings.judge_timeout_s, lambda done: bar(done, len(groups)))
+    if as_json:
+        print_json(found.as_json())
+        return
+    judge = settings.judge_model or settings.chat_model
+    click.echo(f"{found.turns} turns judged by {judge}, {found.unjudged} without an opinion.")
+    click.echo(f"remembered what matters: {found.capture_recall}")
+    click.echo(f"remembered noise: {found.noise_rate}")
+    for turn in found.left_out:
+        click.echo(f"  left out, turn {turn.id}: {turn.user[:60]}")
+    for sources in found.kept_in_vain:
+        click.echo(f"  kept in vain, turn {sources[0].id}: {sources[0].user[:60]}")
 
 
 def comparison_shape(found: Comparison) -> dict[str, Any]:

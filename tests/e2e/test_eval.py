@@ -281,3 +281,23 @@ def test_wrong_input_gets_a_sentence(home: Path, tmp_path: Path, arguments: list
     done = command(home, "eval", *given)
     assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_real_talk_is_sampled_and_judged(home: Path, tmp_path: Path) -> None:
+    done = command(home, "eval", "capture")
+    assert (done.returncode, "This needs a judge" in done.stderr) == (1, True)
+    log = tmp_path / "log.jsonl"
+    lines = [("user", "うちの猫の名前はモモだよ"), ("assistant", "かわいい"), ("user", "うん"), ("assistant", "うん")]
+    log.write_text(
+        "".join(json.dumps({"session": "a", "at": None, "role": role, "text": text}) + "\n" for role, text in lines)
+    )
+    with ScriptedServer(lambda _: content('{"keep": [1, 2]}')) as server:
+        judge = {"judge_base_url": server.base_url, "judge_model": "judge"}
+        done = command(home, "eval", "capture", **judge)
+        assert (done.returncode, "no turns that were looked at" in done.stderr) == (1, True)
+        assert command(home, "import", str(log)).returncode == 0
+        found = json_of(home, "eval", "capture", **judge)
+        assert (found["capture_recall"]["num"], found["capture_recall"]["den"]) == (1, 2)
+        said = command(home, "eval", "capture", **judge).stdout
+    assert "2 turns judged by judge, 0 without an opinion." in said
+    assert "left out, turn 2: うん" in said
