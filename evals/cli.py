@@ -32,7 +32,7 @@ paths_argument = click.argument("paths", nargs=-1, type=click.Path(path_type=Pat
 
 @click.group()
 def eval_() -> None:
-    """Measure it: how often it searches in vain, and how often it misses a memory."""
+    """Measure how often it searches in vain or misses a memory."""
 
 
 @eval_.command()

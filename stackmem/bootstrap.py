@@ -141,6 +141,8 @@ def embedder_of(settings: Settings) -> Embedder:
         )
     if settings.embedder == "qwen3":
         return _qwen3(settings)
+    if settings.embedder == "openai":
+        return _openai_embedder(settings)
     embedder: Embedder = UseEmbedder()
     if settings.embedder == "e5":
         from stackmem.adapters.e5_embedder import E5Embedder
@@ -162,6 +164,22 @@ def _qwen3(settings: Settings) -> Embedder:
         )
     except StackmemError as exc:
         raise SettingsError(f"STACKMEM_EMBEDDER=qwen3 does not work with the settings beside it: {exc}") from exc
+
+
+def _openai_embedder(settings: Settings) -> Embedder:
+    from stackmem.adapters.openai_embedder import OpenAIEmbedder
+
+    for name in ("base_url", "model", "dim"):
+        if not getattr(settings, f"embedding_{name}"):
+            raise SettingsError(f"STACKMEM_EMBEDDING_{name.upper()} is missing: STACKMEM_EMBEDDER=openai needs it.")
+    return OpenAIEmbedder(
+        settings.embedding_base_url,
+        settings.embedding_api_key.get_secret_value(),
+        settings.embedding_model,
+        settings.embedding_dim or 0,
+        query_format=settings.embedding_query_format,
+        timeout_s=settings.embedding_timeout_s,
+    )
 
 
 def _open_index(settings: Settings, embedder: Embedder, lock_wait_s: float) -> IndexHandle:

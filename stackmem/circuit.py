@@ -1,4 +1,4 @@
-"""After a model kept a turn waiting for nothing, the next turns are spared the wait for a few seconds."""
+"""After a service kept a turn waiting for nothing, the next turns are spared the wait for a few seconds."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,32 +8,22 @@ from stackmem.exceptions import TransientError
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest
 
 SLOW_S = 2.0  # a failure that came faster cost nobody anything: the next turn may ask again at once
-FIRST_S, LONGEST_S = 5.0, 30.0  # how long the model is left alone, doubling with every failure in a row
+FIRST_S, LONGEST_S = 5.0, 30.0  # how long the service is left alone, doubling with every failure in a row
 
 
-class Circuit:
-    """A chat model behind a breaker. Opens after a slow failure; one success closes it."""
+class Breaker:
+    """Opens after a slow failure; one success closes it. ``what`` is the service's name in a sentence."""
 
-    def __init__(self, model: ChatModel, now_s: Callable[[], float] = time.monotonic):
-        self.name = model.name
-        self._model, self._now_s = model, now_s
+    def __init__(self, what: str, now_s: Callable[[], float] = time.monotonic, slow_s: float = SLOW_S):
+        self._what, self._now_s, self._slow_s = what, now_s, slow_s
         self._failures, self._open_until = 0, 0.0
 
-    def complete(self, request: ChatRequest) -> ChatAnswer:
-        """Return the model's answer; raises TransientError at once while the circuit is open."""
-        with self._watched():
-            return self._model.complete(request)
-
-    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
-        """Yield what the model says; raises TransientError at once while the circuit is open."""
-        with self._watched():
-            yield from self._model.stream(request)
-
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def watched(self) -> Iterator[None]:
+        """Watch one call; raises TransientError at once while the circuit is open."""
         started = self._now_s()
         if started < self._open_until:
-            raise TransientError("The chat model did not answer a moment ago; it is asked again in a few seconds.")
+            raise TransientError(f"The {self._what} did not answer a moment ago; it is asked again in a few seconds.")
         try:
             yield
         except TransientError:
@@ -42,6 +32,24 @@ class Circuit:
         self._failures = 0
 
     def _failed(self, waited_s: float) -> None:
-        if waited_s >= SLOW_S:
+        if waited_s >= self._slow_s:
             self._open_until = self._now_s() + min(LONGEST_S, FIRST_S * 2**self._failures)
             self._failures += 1
+
+
+class Circuit:
+    """A chat model behind a breaker."""
+
+    def __init__(self, model: ChatModel, now_s: Callable[[], float] = time.monotonic):
+        self.name = model.name
+        self._model, self._breaker = model, Breaker("chat model", now_s)
+
+    def complete(self, request: ChatRequest) -> ChatAnswer:
+        """Return the model's answer; raises TransientError at once while the circuit is open."""
+        with self._breaker.watched():
+            return self._model.complete(request)
+
+    def stream(self, request: ChatRequest) -> Iterator[str | ChatAnswer]:
+        """Yield what the model says; raises TransientError at once while the circuit is open."""
+        with self._breaker.watched():
+            yield from self._model.stream(request)

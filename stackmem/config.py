@@ -78,14 +78,22 @@ class Settings(BaseSettings):
     judge_extra_body: ExtraBody = Field(None, description="JSON sent with every request to it.")
     judge_timeout_s: float = Field(120.0, gt=0, le=3600, description="Longest wait for one call of it.")
     judge_calls_per_day: int = Field(100, ge=0, description="How often it is asked a day about live turns; 0: never.")
-    embedder: Literal["use", "e5", "qwen3"] = Field(
-        "use", description="What turns text into vectors, on the CPU: `use` (bundled), `e5`, `qwen3` (extras)."
+    embedder: Literal["use", "e5", "qwen3", "openai"] = Field(
+        "use", description="What turns text into vectors: `use` (bundled), `e5`, `qwen3` (extras); `openai`: a server."
     )
-    embedding_model: str = Field("", description="Hub id or folder of a `qwen3` model; else the 0.6B one.")
-    embedding_dim: int | None = Field(None, ge=32, description="Dimensions of a `qwen3` vector; else all it has.")
+    embedding_model: str = Field("", description="Hub id or folder of a `qwen3` model, else 0.6B; a server's model id.")
+    embedding_dim: int | None = Field(None, ge=32, le=65536, description="Of a `qwen3` vector, else all; a server's.")
     embedding_threads: int = Field(0, ge=0, le=1024, description="Threads of `qwen3`; 0: half of the cores.")
     qwen3_precision: Literal["fp32", "bf16", "int8"] = Field(
         "fp32", description="`bf16`, `int8`: less memory and time for slightly other vectors."
+    )
+    embedding_base_url: str = Field("", description="OpenAI-compatible address of `openai` vectors, ending in `/v1`.")
+    embedding_api_key: SecretStr = Field(SecretStr(""), description="Its key, where it wants one.")
+    embedding_query_format: str = Field(
+        "", description="How a query is sent, `{}` in its place. Qwen3: `Instruct: …\\nQuery:{}`."
+    )
+    embedding_timeout_s: float = Field(
+        3.0, gt=0, le=3600, description="Longest wait for a query's vector; ten times as long for some documents."
     )
     persona: str = Field("stackchan", description="A persona's name, or the path of its TOML file.")
     timezone: str = Field("Asia/Tokyo", description="Zone in which times are read and shown.")
@@ -116,7 +124,14 @@ class Settings(BaseSettings):
             raise ValueError("must be edge: or local:, with a folder after it where it is not the home folder's")
         return value
 
-    @field_validator("chat_base_url", "memory_base_url", "judge_base_url")
+    @field_validator("embedding_query_format")
+    @classmethod
+    def _has_a_place(cls, value: str) -> str:
+        if value and "{}" not in value:
+            raise ValueError("must hold {} where the query goes")
+        return value.replace("\\n", "\n")  # as one writes it in a shell or in .env
+
+    @field_validator("chat_base_url", "memory_base_url", "judge_base_url", "embedding_base_url")
     @classmethod
     def _http(cls, value: str) -> str:
         if not value or value == OFFLINE:
@@ -127,7 +142,7 @@ class Settings(BaseSettings):
             raise ValueError("is no address of a server, such as http://127.0.0.1:8080/v1")
         return value.rstrip("/")
 
-    @field_validator("chat_api_key", "memory_api_key", "judge_api_key")
+    @field_validator("chat_api_key", "memory_api_key", "judge_api_key", "embedding_api_key")
     @classmethod
     def _sendable(cls, value: SecretStr) -> SecretStr:
         key = value.get_secret_value()

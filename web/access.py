@@ -2,6 +2,8 @@
 
 import hmac
 import ipaddress
+from collections.abc import Callable
+from typing import Any
 
 from flask import Flask, Response, current_app, g, request
 from peewee import SqliteDatabase
@@ -20,27 +22,31 @@ def runtime() -> Runtime:
     return current_app.extensions["stackmem"]  # type: ignore[no-any-return]
 
 
-def register(app: Flask) -> None:
-    """Open a database connection around each request, and find out who asks."""
+def database() -> Any:
+    """Return the database that knows the devices."""
+    return current_app.extensions["stackmem"].database
+
+
+def register(app: Flask, refuse: Callable[..., Response] = problem) -> None:
+    """Open a database connection around each request, and find out who asks; ``refuse`` makes the answer to others."""
 
     @app.before_request
     def _admit() -> Response | None:
         g.owner, g.device, g.admin = HOME, None, False
         if request.path in OPEN:
             return None
-        runtime().database.connect(reuse_if_open=True)
-        return _identify()
+        database().connect(reuse_if_open=True)
+        return _identify(refuse)
 
     @app.teardown_request
     def _close(_: BaseException | None) -> None:
-        database = runtime().database
         # SQLite's stays open as long as its thread: opening costs half a millisecond, and closing the last one a
         # checkpoint. A pool of another database gets its connection back.
-        if not (isinstance(database, SqliteDatabase) or database.is_closed()):
-            database.close()
+        if not (isinstance(database(), SqliteDatabase) or database().is_closed()):
+            database().close()
 
 
-def _identify() -> Response | None:
+def _identify(refuse: Callable[..., Response]) -> Response | None:
     key = request.headers.get("X-Stackmem-Key", "")
     if key and current_app.config["KEY"] and hmac.compare_digest(key.encode(), current_app.config["KEY"].encode()):
         g.admin, g.owner = True, text_in_query("owner") or HOME
@@ -52,7 +58,7 @@ def _identify() -> Response | None:
         return None
     if is_local() or current_app.config["INSECURE"]:
         return None
-    return problem(
+    return refuse(
         401,
         "A device's token is needed: add one with `stackmem devices add NAME`.",
         **{"WWW-Authenticate": 'Bearer realm="stackmem"'},

@@ -4,21 +4,19 @@ import json
 import logging
 import os
 import secrets
-import signal
 import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import click
 
-from stackmem import devices
 from stackmem.bootstrap import Runtime, build
 from stackmem.cli.common import SERVER_FILE
 from stackmem.config import Settings, load_settings, unknown_settings
-from stackmem.exceptions import Busy, SettingsError
-from web.banner import Bound, banner, is_loopback, local_url
+from stackmem.exceptions import Busy
+from web.banner import Bound, banner, local_url
+from web.listening import bind, bound_to, cannot_listen, require_a_device, stop_on_signals
 
 LOCK_WAIT = 30  # seconds for which another stackmem may still be ending
 
@@ -32,7 +30,7 @@ def up(host: str | None, port: int | None, insecure: bool) -> None:
 
     Settings are environment variables, or lines of a file .env in the working directory.
     """
-    _stop_on_signals()
+    stop_on_signals()
     try:
         _up(load_settings(host=host or None, port=port), insecure)
     except KeyboardInterrupt:
@@ -43,39 +41,16 @@ def _up(settings: Settings, insecure: bool) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for sentence in unknown_settings():
         click.echo(f"Note: {sentence}", err=True)
-    listening = _bind(settings)
+    listening = bind(settings)
     try:
         runtime = _build(settings)
         try:
-            _require_a_device(listening, runtime, insecure)
+            require_a_device(listening, runtime.database, insecure)
             _serve(settings, runtime, listening, insecure)
         finally:
             runtime.close()
     finally:
         listening.close()
-
-
-def _bind(settings: Settings) -> socket.socket:
-    """Take the port before anything else: a second server must not get further."""
-    try:
-        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as exc:  # UnicodeError: a name that IDNA does not take
-        raise _cannot_listen(settings, exc) from exc
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((settings.host, settings.port))
-    except OSError as exc:
-        listening.close()
-        raise _cannot_listen(settings, exc) from exc
-    return listening
-
-
-def _cannot_listen(settings: Settings, error: Exception) -> SettingsError:
-    return SettingsError(
-        f"STACKMEM_HOST/STACKMEM_PORT: cannot listen on {settings.host[:100]}:{settings.port} "
-        f"({getattr(error, 'strerror', None) or error}). Is another stackmem running? Choose another port with --port."
-    )
 
 
 def _build(settings: Settings) -> Runtime:
@@ -92,33 +67,17 @@ def _build(settings: Settings) -> Runtime:
     return runtime
 
 
-def _bound(listening: socket.socket) -> Bound:
-    host, port = listening.getsockname()[:2]
-    return str(host), int(port)
-
-
-def _require_a_device(listening: socket.socket, runtime: Runtime, insecure: bool) -> None:
-    bound = _bound(listening)
-    with runtime.database.connection_context():
-        if is_loopback(bound) or insecure or devices.any_added():
-            return
-    raise SettingsError(
-        f"Not started: on {bound[0]} everybody on the network could talk to the robot's memory. "
-        "Add the robot first with `stackmem devices add NAME`, or start with --insecure."
-    )
-
-
 def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insecure: bool) -> None:
     from web import create_app
     from web.serving import make_server
     from workers.embedded import Embedded
 
-    key, bound = secrets.token_urlsafe(32), _bound(listening)
+    key, bound = secrets.token_urlsafe(32), bound_to(listening)
     app = create_app(runtime, insecure=insecure, key=key)
     try:
         server = make_server(app, listening)
     except OSError as exc:  # two servers can bind one port; only one can listen
-        raise _cannot_listen(settings, exc) from exc
+        raise cannot_listen(settings, exc) from exc
     embedded = Embedded()
     embedded.start()
     with runtime.database.connection_context():
@@ -148,15 +107,3 @@ def _announce(settings: Settings, bound: Bound, key: str) -> Path:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
         json.dump({"url": local_url(bound), "key": key, "pid": os.getpid()}, out)
     return path
-
-
-def _stop_on_signals() -> None:
-    def stop(signum: int, _: Any) -> None:
-        # Stopping takes seconds at most: a second signal must not cut it off in the middle.
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, signal.SIG_IGN)
-        raise KeyboardInterrupt  # what waitress ends its loop by
-
-    signal.signal(signal.SIGTERM, stop)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in the background of a shell
-        signal.signal(signal.SIGINT, stop)

@@ -56,11 +56,16 @@ def _first_choice(value: dict[str, Any]) -> dict[str, Any]:
     choice = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
         return choice
+    raise refusal_in(value, "no choices")  # row 2
+
+
+def refusal_in(value: dict[str, Any], otherwise: str) -> Refused:
+    """Return the refusal in a response that came as a success, or, where it holds none, these words as one."""
     problem = value.get("error") or value.get("errors")
     if not problem:
-        raise Refused(NO_ANSWER, "no choices")  # row 2
+        return Refused(NO_ANSWER, otherwise)
     code = problem.get("code") if isinstance(problem, dict) else None
-    raise Refused(code if isinstance(code, int) and 400 <= code < 600 else 500, value)
+    return Refused(code if isinstance(code, int) and 400 <= code < 600 else 500, value)
 
 
 def text_of(content: Any) -> str:

@@ -3,26 +3,21 @@
 "Row 12" and the like, here and in the modules beside this one, are rows of the table of model servers' habits.
 """
 
-import re
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from stackmem.adapters.openai_answer import read_completion
+from stackmem.adapters.openai_client import Connection
 from stackmem.adapters.openai_course import Course
 from stackmem.adapters.openai_errors import Complaints, Refused
 from stackmem.adapters.openai_request import Dialect, body_of
 from stackmem.adapters.openai_stream import Incoming
-from stackmem.exceptions import SettingsError, StackmemError, TransientError
+from stackmem.exceptions import StackmemError, TransientError
 from stackmem.ports import ChatAnswer, ChatRequest
-
-if TYPE_CHECKING:
-    import openai
-
 
 _BODY_LIMIT = 8_000_000  # bytes; an answer is a few thousand
 
@@ -48,9 +43,7 @@ class OpenAIChat:
         self._extra_body = extra_body
         self._complaints = Complaints(setting_prefix, self._base_url, self._api_key)
         self._dialect = Dialect()
-        self._client: openai.OpenAI | None = None
-        self._lock = threading.Lock()
-        _check(self._complaints, self._base_url, self._api_key)
+        self._connection = Connection(self._complaints)
 
     def complete(self, request: ChatRequest) -> ChatAnswer:
         """Return the model's answer within ``request.timeout_s``, retries included, however slowly the server sends.
@@ -69,10 +62,7 @@ class OpenAIChat:
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
-        with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        self._connection.close()
 
     def _in_time(self, request: ChatRequest, *, streamed: bool) -> Iterator[str | ChatAnswer]:
         """Yield what the attempts bring until the time is over."""
@@ -126,29 +116,11 @@ class OpenAIChat:
 
     def _post(self, request: ChatRequest, course: Course, deadline: float, incoming: Incoming) -> Iterator[str]:
         """Let one successful response come in, and yield its pieces. Raises Refused, or TransientError for none."""
-        import httpx2  # openai's own HTTP client; neither is imported before the first call (0.7 s)
-        import openai
-
         body = body_of(request, course.dialect, self._extra_body, course.plain, course.streamed)
-        try:
-            completions: Any = self._connected().chat.completions.with_streaming_response
+        with self._connection.translated():
+            completions: Any = self._connection.client().chat.completions.with_streaming_response
             with completions.create(model=self.name, timeout=self._left(deadline), **body) as response:
                 yield from self._read(response.iter_bytes(), incoming, deadline)
-        except openai.APIStatusError as exc:
-            raise Refused(exc.status_code, exc.response.text, exc.response.headers) from None  # it may echo the key
-        except (openai.APITimeoutError, httpx2.TimeoutException) as exc:
-            raise self._complaints.too_slow() from exc
-        except (openai.APIConnectionError, httpx2.HTTPError) as exc:
-            raise self._complaints.unreachable() from exc
-
-    def _connected(self) -> "openai.OpenAI":
-        import openai
-
-        with self._lock:
-            if self._client is None:  # local servers want no key, the client wants one
-                key = self._api_key or "none"
-                self._client = openai.OpenAI(base_url=self._base_url, api_key=key, max_retries=0)
-            return self._client
 
     def _read(self, chunks: Iterable[bytes], incoming: Incoming, deadline: float) -> Iterator[str]:
         """Yield the pieces in the chunks; gives up at the deadline: no thread reads a dripping body for ever."""
@@ -182,15 +154,3 @@ def _pump(
                     return
     except Exception as exc:  # the thread's edge: raised again by the one who waits
         said.put(exc)
-
-
-def _check(complaints: Complaints, base_url: str, api_key: str) -> None:
-    """Raise SettingsError, without showing the key, where address or key cannot go into any request."""
-    try:
-        port = urlsplit(base_url).port
-    except ValueError:  # no number, above 65535, or half an IPv6 address
-        port = 0
-    if port == 0 or not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", base_url):
-        raise complaints.bad_address()
-    if not re.fullmatch(r"[!-~]*", api_key):
-        raise SettingsError(f"{complaints.prefix}_API_KEY holds characters that no key has (spaces, or not ASCII).")

@@ -91,6 +91,9 @@ class Complaints:
     prefix: str  # of the settings, e.g. STACKMEM_CHAT
     base_url: str
     api_key: str = field(repr=False)
+    who: str = "chat model"
+    offers: str = "chat completions"
+    body_setting: str = "EXTRA_BODY"  # what to look at where the server objects to the request itself
 
     def refused(self, refused: Refused) -> StackmemError:
         """Return the error for a server's refusal (rows 2 to 5, 22, 23)."""
@@ -112,10 +115,10 @@ class Complaints:
         if _MODEL.search(codes):
             return "does not have this model (any more): change", refused, "MODEL"
         if status < 400 or status in (404, 405):
-            return "has no chat completions at this address: check", refused, "BASE_URL"
+            return f"has no {self.offers} at this address: check", refused, "BASE_URL"
         if THINKING.search(codes):
-            return "refused a key of the request: check", refused, "EXTRA_BODY"
-        return f"refused the request: check {self.prefix}_MODEL and", refused, "EXTRA_BODY"
+            return "refused a key of the request: check", refused, self.body_setting
+        return f"refused the request: check {self.prefix}_MODEL and", refused, self.body_setting
 
     def unreachable(self) -> TransientError:
         """Return the error for a server that is not there, or went away in the middle (row 23)."""
@@ -139,7 +142,7 @@ class Complaints:
     def _server(self) -> str:
         """Name the server without what an address may hide (user, password, query)."""
         parts = urlsplit(self.base_url)
-        return f"The chat model at {parts.netloc.rpartition('@')[2]}"
+        return f"The {self.who} at {parts.netloc.rpartition('@')[2]}"
 
     def _text(self, what: str, refused: Refused, setting: str = "") -> str:
         setting = f" {self.prefix}_{setting}" if setting else ""

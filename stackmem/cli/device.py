@@ -11,7 +11,7 @@ from stackmem.models import Device
 
 @click.group()
 def devices() -> None:
-    """Say which robots and clients on the LAN may talk to the server."""
+    """Say which robots and clients on the LAN may talk to it."""
 
 
 @devices.command()

@@ -16,7 +16,7 @@ limit_range = click.IntRange(1, listing.HIGHEST_LIMIT)
 
 @click.group()
 def memories() -> None:
-    """Look at what the robot remembers, correct it, make it forget."""
+    """Look at what it remembers, correct it, make it forget."""
 
 
 for command in (edit, forget, restore, dismiss, alias):

@@ -431,7 +431,7 @@ def test_wrong_usage_is_exit_code_2_and_one_sentence(told: Path, arguments: tupl
 
 MEMORIES = ("list", "search", "show", "edit", "forget", "restore", "dismiss", "alias")
 COMMANDS = [
-    *((), ("up",), ("chat",), ("import",), ("export",), ("reindex",), ("status",)),
+    *((), ("up",), ("embed-server",), ("chat",), ("import",), ("export",), ("reindex",), ("status",)),
     *(("memories",), *(("memories", name) for name in MEMORIES), ("retry",), ("why",)),
     *(("devices",), ("devices", "add"), ("devices", "list"), ("devices", "revoke")),
 ]

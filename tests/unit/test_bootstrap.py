@@ -28,7 +28,7 @@ from stackmem.config import Settings, load_settings
 from stackmem.converse import Said
 from stackmem.exceptions import Busy, SettingsError
 from stackmem.models import Lease, Turn
-from stackmem.ports import Hint
+from stackmem.ports import Fingerprint, Hint
 from tests import qwen3
 from tests.fakes import FixedClock
 from tests.scripted import ScriptedServer, say
@@ -188,3 +188,19 @@ def test_a_dead_owners_leases_do_not_keep_the_next_one_waiting(tmp_path: Path, b
     with second.database.connection_context():
         assert Lease.select().count() == left
     second.close()
+
+
+EMBEDDINGS = {"embedding_base_url": "http://e/v1", "embedding_model": "m", "embedding_dim": 64}
+
+
+def test_an_embedding_server_is_asked_where_it_is_set(tmp_path: Path) -> None:
+    made = embedder_of(settings(tmp_path, embedder="openai", embedding_query_format="q: {}", **EMBEDDINGS))
+    assert made.fingerprint == Fingerprint("openai-m", 64, "q: {}")
+    assert embedder_of(settings(tmp_path)).fingerprint.name == "use"
+
+
+@pytest.mark.parametrize("left_out", list(EMBEDDINGS))
+def test_what_an_embedding_server_needs_is_named(tmp_path: Path, left_out: str) -> None:
+    rest = {name: value for name, value in EMBEDDINGS.items() if name != left_out}
+    with pytest.raises(SettingsError, match=f"STACKMEM_{left_out.upper()} is missing"):
+        runtime(tmp_path, embedder="openai", **rest)

@@ -68,7 +68,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("MEMORY_EXTRA_BODY", "[1]", "must be a JSON object."),
         ("PORT", "99999", "input should be less than or equal to 65535."),
         ("CHAT_TIMEOUT_S", "0", "input should be greater than 0."),
-        ("EMBEDDER", "none", "input should be 'use', 'e5' or 'qwen3'."),
+        ("EMBEDDER", "none", "input should be 'use', 'e5', 'qwen3' or 'openai'."),
     ],
 )
 def test_a_wrong_setting_is_named_in_one_line(
@@ -141,3 +141,12 @@ def test_a_misspelt_setting_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_setting_says_what_it_is_for() -> None:
     assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_a_query_format_has_a_place_for_the_query_and_may_hold_a_line_break() -> None:
+    assert (
+        load_settings(embedding_query_format=r"Instruct: x\nQuery:{}").embedding_query_format == "Instruct: x\nQuery:{}"
+    )
+    assert load_settings(embedding_query_format="").embedding_query_format == ""
+    with pytest.raises(SettingsError, match=r"STACKMEM_EMBEDDING_QUERY_FORMAT is wrong: must hold \{\}"):
+        load_settings(embedding_query_format="Query:")
