@@ -1,7 +1,9 @@
 """Many scenarios, each in a process of its own: one that crashes costs only itself; a run goes on where it stopped."""
 
 import multiprocessing as mp
+import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -105,9 +107,18 @@ def _exit_name(code: int | None) -> str:
     return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
 
 
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, however that ended: nobody would read what it makes."""
+    parent = mp.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
 def _child(path: Path, folder: Folder, options: Options, told: Connection) -> None:
     """Run one scenario and write its result; tell turns done, or the fault."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         settings = load_settings(**dict(options.settings or {}))
         judge = judge_of(settings)

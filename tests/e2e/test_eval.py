@@ -172,10 +172,30 @@ def test_a_crash_costs_one_scenario_and_the_next_run_does_only_that(home: Path, 
 
 def kill_children(pid: int) -> None:
     """Kill the processes that run a scenario, as the kernel does when memory is short."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                subprocess.run(["kill", "-9", child], check=True)
+    for child in spawned_by(pid):
+        subprocess.run(["kill", "-9", child], check=True)
+
+
+def spawned_by(pid: int) -> list[str]:
+    """Return the processes that run a scenario for a command."""
+    children = [
+        child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def test_what_runs_a_scenario_ends_with_the_command_however_that_ends(home: Path, tmp_path: Path) -> None:
+    scenarios = folder_of(tmp_path / "s", a=scenario("a"))
+    with ScriptedServer(model(lambda _: hang())) as server:
+        settings = remote(server, chat_timeout_s="600", turn_timeout_s="600")
+        run = [sys.executable, "-m", "stackmem", "eval", "run", str(scenarios), "--out", str(tmp_path / "out")]
+        process = subprocess.Popen(run, env=environment(home, **settings), cwd=tmp_path)
+        until(lambda: server.requests, "the model is asked")
+        children = spawned_by(process.pid)
+        process.kill()
+        process.wait()
+        until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "its children end too")
+    assert children
 
 
 def test_a_scenario_that_was_changed_is_run_again(home: Path, tmp_path: Path) -> None:
