@@ -8,13 +8,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 INSTALLED := $(VENV)/.installed
 CHECKS_INSTALLED := $(VENV)/.installed-checks
-# For `run`: options of `stackmem up`. For `test`: options of pytest (then coverage is left out).
+# For `run`: options of `stackmem up`. For `test`: options of pytest (then on one core and without coverage).
 ARGS ?=
 # What the checks install beside stackmem. CI adds e5 and qwen3, whose torch alone is 200 MB to several GB.
 EXTRAS ?= test,postgres,redis
 # For `bench`: the one to run.
 NAME ?=
 
+# All tests run on all cores, a file's tests on one of them: servers and stores are made once a file.
+PARALLEL := --numprocesses=auto --dist=loadfile
 COVERAGE := --cov --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 .PHONY: help run test lint bench
@@ -25,8 +27,8 @@ help: ## list the targets
 run: $(INSTALLED) ## install what is missing, start the server (ARGS="--port 8766" for options)
 	@exec $(BIN)/stackmem up $(ARGS)
 
-test: $(CHECKS_INSTALLED) ## run all tests with coverage (ARGS="-k recall" for some of them, without)
-	@$(BIN)/python -m pytest $(if $(strip $(ARGS)),$(ARGS),$(COVERAGE))
+test: $(CHECKS_INSTALLED) ## run all tests on all cores, with coverage (ARGS="-k recall" for some, without either)
+	@$(BIN)/python -m pytest $(if $(strip $(ARGS)),$(ARGS),$(PARALLEL) $(COVERAGE))
 
 lint: $(CHECKS_INSTALLED) ## check format, style, types and who may import whom
 	$(BIN)/ruff format --check .

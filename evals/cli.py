@@ -63,7 +63,7 @@ def check(paths: tuple[Path, ...]) -> None:
 @json_option
 @click.pass_context
 def run(ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, **given: Any) -> None:
-    """Run scenarios against the model that is set, and score every turn.
+    """Run scenarios against the model that is set; score every turn.
 
     PATHS are scenario files or folders; without any, those that come with stackmem. The same command again goes on
     where it stopped. DIR gets results.json, report.html and report.md.
@@ -110,7 +110,7 @@ def _run(
 @click.argument("b", type=click.Path(path_type=Path, exists=True))
 @json_option
 def compare_(a: Path, b: Path, as_json: bool) -> None:
-    """Say what differs between run A and run B, and which of it is more than noise."""
+    """Say what differs between runs A and B by more than noise."""
     found = compare(read_run(a), read_run(b))
     if as_json:
         print_json(comparison_shape(found))
@@ -130,9 +130,9 @@ def compare_(a: Path, b: Path, as_json: bool) -> None:
 @owner_option
 @json_option
 def capture_(turns: int, seed: int, owner: str, as_json: bool) -> None:
-    """Ask the judge model whether real talk was remembered well: the events kept, the backchannels left out.
+    """Ask the judge model whether real talk was remembered well.
 
-    It costs one call for ten turns.
+    That is: the events kept, the backchannels left out. It costs one call for ten turns.
     """
     settings = load_settings()
     if settings.judge_is_offline:

@@ -1,5 +1,6 @@
 """Fixtures that every kind of test shares."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from tests.running import RunningServer
 
 pytest_plugins = ["tests.requiring"]
+
+# Containers often set this. Every process of a test would then compile our sources anew: a third of what it costs.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "real-persona-chat"
 

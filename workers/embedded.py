@@ -3,11 +3,13 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from celery import Celery, bootsteps
 from celery.beat import EmbeddedService
 from celery.worker import WorkController
+from celery.worker.consumer import Consumer
 
 from workers.app import app
 
@@ -15,6 +17,22 @@ log = logging.getLogger(__name__)
 
 LIVE_THREADS = 2
 AT_START = ("workers.score",)  # beat's own first one comes a minute later; what `Work.start` finds needs none
+LISTEN = 0.1  # seconds for which a worker listens to its broker before it looks whether it shall stop
+
+
+class AttentiveConsumer(Consumer):
+    """A consumer that stops at once: Celery's own loop listens for two seconds before it looks."""
+
+    def loop_args(self) -> Any:
+        """Return what the loop works with; without an event loop it only drains the connection."""
+        own, connection, *others = super().loop_args()
+        if self.hub is not None:
+            return own, connection, *others
+
+        def drain_events(timeout: float) -> Any:
+            return connection.drain_events(timeout=min(timeout, LISTEN))
+
+        return own, SimpleNamespace(drain_events=drain_events), *others
 
 
 class ThreadWorker(WorkController):
@@ -54,6 +72,7 @@ class Embedded:
             pool_cls="threads",
             concurrency=concurrency,
             on_ready=self._one_ready,
+            consumer_cls=AttentiveConsumer,
             without_heartbeat=True,
             without_mingle=True,
             without_gossip=True,
@@ -88,7 +107,8 @@ class Embedded:
 
     def _stop(self) -> None:
         if self._beat:
-            self._beat.stop()
+            # Not waited for: it may sleep for a second more, and has only hints to give.
+            self._beat.service.stop()
         for worker in self._workers:
             if worker.blueprint.state == bootsteps.RUN:
                 worker.stop()

@@ -15,13 +15,27 @@ from tests.running import RunningServer, command, json_of
 QUESTIONS = ("ゲームの持ちキャラ", "キーボードを打つのが速い", "夜ぐっすり眠れる", "梅干しの味", "タイピング")
 
 
-@pytest.fixture
-def filled(home: Path, real_logs: Path) -> Path:
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory, real_logs: Path) -> Path:
+    """The store that every test copies."""
+    home = tmp_path_factory.mktemp("imported") / "home"
     file = home.parent / "log.jsonl"
     some_sessions(real_logs / "ad-ey.jsonl", file, 10)
     done = command(home, "import", "--both-speakers", str(file))
     assert done.returncode == 0, done.stderr
     return home
+
+
+@pytest.fixture(scope="module")
+def before(imported: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What a server on that store finds."""
+    return searches_of(shutil.copytree(imported, tmp_path_factory.mktemp("before") / "home"))
+
+
+@pytest.fixture
+def filled(imported: Path, home: Path) -> Path:
+    """A copy of the store."""
+    return shutil.copytree(imported, home, dirs_exist_ok=True)
 
 
 def searches(server: RunningServer) -> list[Any]:
@@ -42,23 +56,21 @@ def execute(home: Path, sql: str) -> None:
     connection.close()
 
 
-def test_a_deleted_index_is_rebuilt_the_same(filled: Path) -> None:
-    before = searches_of(filled)
+def test_a_deleted_index_is_rebuilt_the_same(filled: Path, before: list[Any]) -> None:
     shutil.rmtree(filled / "index")
     assert command(filled, "reindex").returncode == 0
     assert searches_of(filled) == before
 
 
-def test_deleted_vectors_are_made_again_the_same(filled: Path) -> None:
-    before = searches_of(filled)
+def test_deleted_vectors_are_made_again_the_same(filled: Path, before: list[Any]) -> None:
     shutil.rmtree(filled / "index")
     execute(filled, "DELETE FROM memory_vector")
     assert command(filled, "reindex").returncode == 0
     assert searches_of(filled) == before
 
 
-def test_memories_made_again_from_the_turns_are_the_same(filled: Path) -> None:
-    before, turns = searches_of(filled), rows(filled, "SELECT count(*) FROM turn")[0][0]
+def test_memories_made_again_from_the_turns_are_the_same(filled: Path, before: list[Any]) -> None:
+    turns = rows(filled, "SELECT count(*) FROM turn")[0][0]
     states = rows(filled, "SELECT id, state FROM turn ORDER BY id")
     memories = rows(filled, "SELECT id, summary, status, superseded_by FROM memory ORDER BY id")
     assert command(filled, "reindex", "--from", "turns").returncode == 0
@@ -69,9 +81,9 @@ def test_memories_made_again_from_the_turns_are_the_same(filled: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["memories", "turns"])
-def test_a_running_server_rebuilds_while_it_goes_on_searching(filled: Path, source: str) -> None:
+def test_a_running_server_rebuilds_while_it_goes_on_searching(filled: Path, before: list[Any], source: str) -> None:
     with RunningServer(filled) as server:
-        before = searches(server)
+        assert searches(server) == before
         shutil.rmtree(filled / "index")
         assert json_of(filled, "reindex", "--from", source)["points"] > 0
         assert searches(server) == before
@@ -79,8 +91,7 @@ def test_a_running_server_rebuilds_while_it_goes_on_searching(filled: Path, sour
     assert searches_of(filled) == before
 
 
-def test_an_index_deleted_while_nothing_runs_is_back_at_the_next_start(filled: Path) -> None:
-    before = searches_of(filled)
+def test_an_index_deleted_while_nothing_runs_is_back_at_the_next_start(filled: Path, before: list[Any]) -> None:
     shutil.rmtree(filled / "index")
     assert searches_of(filled) == before
 

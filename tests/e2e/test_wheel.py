@@ -45,7 +45,9 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     commands = folder / "bin"
     install = [sys.executable, "-m", "pip", "--python", commands / "python", "install", "--no-deps", "--no-index", "-q"]
-    done = subprocess.run([*install, wheel], capture_output=True, text=True, check=False)
+    # With a checkout on its path, pip would find stackmem installed already.
+    clean = clean_environment(folder)
+    done = subprocess.run([*install, wheel], env=clean, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (packages,) = folder.glob("lib/python*/site-packages")
     # A path in a .pth file is added behind this environment's own packages, and no .pth file in it is read: an

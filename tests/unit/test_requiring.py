@@ -7,9 +7,9 @@ from tests.requiring import MAY_BE_SKIPPED, SWITCH
 pytest_plugins = ["pytester"]
 
 
-def run(pytester: pytest.Pytester, source: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
     pytester.makepyfile(f"import pytest\n{source}")
-    return pytester.runpytest_inprocess("-p", "tests.requiring", "-p", "no:cacheprovider")
+    return pytester.runpytest_inprocess("-p", "tests.requiring", "-p", "no:cacheprovider", *options)
 
 
 SKIPS = """
@@ -40,11 +40,24 @@ def test_a_skip_fails_and_says_why_where_all_is_required(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
+SKIPPED_MODULE = 'pytest.importorskip("no_such_module_of_ours")'
+
+
 def test_a_module_that_skips_itself_is_an_error(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "1")
-    result = run(pytester, 'pytest.importorskip("no_such_module_of_ours")')
+    result = run(pytester, SKIPPED_MODULE)
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_nothing_is_skipped_in_another_process_either(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, "1")
+    pytester.makepyfile(test_other=f"import pytest\n{SKIPPED_MODULE}")
+    result = run(pytester, SKIPS, "--numprocesses=1", "--continue-on-collection-errors")
+    result.assert_outcomes(passed=1, failed=1, errors=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
 def test_a_known_failure_is_no_skip(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
