@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from evals import report
+from evals import live_cli, report
 from evals.batch import Batch
 from evals.capture import capture, sample
 from evals.comparing import Comparison, compare
@@ -33,6 +33,10 @@ paths_argument = click.argument("paths", nargs=-1, type=click.Path(path_type=Pat
 @click.group()
 def eval_() -> None:
     """Measure how often it searches in vain or misses a memory."""
+
+
+for command in (live_cli.score, live_cli.show, live_cli.judge):
+    eval_.add_command(command)
 
 
 @eval_.command()

@@ -23,6 +23,7 @@ VALUES = {
     "name": "スタックチャン", "first_person": "ぼく", "tone": "明るい。", "reply_characters": 120, "form": "F",
     "now": "2026-07-23T10:00:00+09:00", "zone": "Asia/Tokyo", "emotions": "neutral / happy", "actions": "none / nod",
     "robot": "スタックチャン", "robot_rule": "R", "result": "{}", "examples": "E", "text": "いくら？",
+    "user": "あのPC", "reply": "どれ？", "candidates": "[]", "turns": "[]",
 }  # fmt: skip
 
 

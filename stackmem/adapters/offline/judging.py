@@ -3,12 +3,11 @@
 from typing import Any
 
 from stackmem.adapters.offline.asking import asks_for_the_past, query_of
-from stackmem.adapters.offline.words import as_text, is_japanese, items
+from stackmem.adapters.offline.words import as_text, closeness, is_japanese, items
 from stackmem.lexical import coverage
 
 SAID_HERE = 0.6  # share of the question's bigrams in one thing the user said in this session: the answer is there
-RIGHT = 0.3  # share of them in a memory that may hold the answer
-NEAR_BEST = 0.8  # of the best memory's share
+RIGHT = 1.0  # closeness from which a memory may hold the answer: one kanji, or half a word
 
 
 def verdict(asked: dict[str, Any]) -> dict[str, Any]:
@@ -26,9 +25,10 @@ def verdict(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _right(query: str, memories: list[dict[str, Any]]) -> list[Any]:
-    shares = [(coverage(query, as_text(memory.get("summary"))), memory.get("number")) for memory in memories]
-    best = max((share for share, _ in shares), default=0.0)
-    return [number for share, number in shares if share >= max(RIGHT, NEAR_BEST * best)]
+    """Return the number of the memory that fits the question best; of several that fit alike, the nearest."""
+    fits = [(closeness(query, as_text(memory.get("summary"))), -place) for place, memory in enumerate(memories)]
+    best, place = max(fits, default=(0.0, 0))
+    return [memories[-place].get("number")] if best >= RIGHT else []
 
 
 def _said(user: str, japanese: str, english: str, *, needed: bool) -> dict[str, Any]:
