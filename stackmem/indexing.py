@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stackmem import sources
+from stackmem.common_part import CommonParts
 from stackmem.database import transaction
 from stackmem.exceptions import PermanentError
 from stackmem.models import Memory, MemoryVector, Owner, PointDeletion, Turn
@@ -33,6 +34,7 @@ class IndexHandle:
     def __init__(self, store: IndexStore | None, embedder: Embedder):
         self.store, self.embedder = store, embedder
         self.lock = threading.RLock()  # one writer at a time; readers need none
+        self.common = CommonParts(embedder.fingerprint)
         self.current: VectorIndex | None = store.open(embedder.fingerprint) if store else None
 
     @property
@@ -86,13 +88,15 @@ def index_owner(handle: IndexHandle, owner: str, progress: Progress | None = Non
             return 0
         # The hint is taken: what changes from now on needs another one.
         Owner.update(index_enqueued_at=None).where(Owner.name == owner).execute()
-        _delete_points(handle.current, owner)
+        gone = _delete_points(handle.current, owner)
         # Older windows first: the neighbours of a memory are looked for among those that are in the index already.
         while batch := list(_outdated(owner).order_by(Memory.window.asc(nulls="first"), Memory.id).limit(BATCH)):
             _write(handle.current, handle.embedder, batch)
             done += len(batch)
             if progress:
                 progress(done, max(total, done))
+        if gone or done:
+            handle.common.renew(owner)
     return done
 
 
@@ -128,11 +132,12 @@ def _neighbours(index: VectorIndex, memory: Memory, point: IndexPoint) -> list[s
     return ids[:NEIGHBOURS]
 
 
-def _delete_points(index: VectorIndex, owner: str) -> None:
+def _delete_points(index: VectorIndex, owner: str) -> int:
     ids = [row.memory_id for row in PointDeletion.select().where(PointDeletion.owner == owner)]
     if ids:
         index.delete(ids)
         PointDeletion.delete().where(PointDeletion.memory_id.in_(ids)).execute()
+    return len(ids)
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
@@ -229,6 +234,7 @@ def reindex(handle: IndexHandle, progress: Progress | None = None) -> int:
             if progress:
                 progress(done, max(total, done))
         handle.current = store.swap()
+        handle.common.drop()
     return done
 
 

@@ -152,12 +152,26 @@ class IndexFilter:
 
 
 @dataclass(frozen=True)
+class CommonPart:
+    """What an owner's memories have in common: the mean of their summary and of their source vectors, each (dim,)."""
+
+    summary: Vector
+    sources: Vector
+
+
+@dataclass(frozen=True)
 class IndexHit:
-    """One hit: cosine similarity of the summary, and of the nearest source window (None where it has none)."""
+    """One hit: cosine similarity of the summary, and of the nearest source window (None where it has none).
+
+    ``summary_apart`` and ``source_apart`` are the same of what is left of the query without a common part; None where
+    none was given.
+    """
 
     memory_id: str
     summary_score: float
     source_score: float | None
+    summary_apart: float | None = None
+    source_apart: float | None = None
 
 
 class VectorIndex(Protocol):
@@ -171,10 +185,11 @@ class VectorIndex(Protocol):
         """Remove points; unknown ids are ignored; durable on return."""
         ...
 
-    def search(self, query: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+    def search(self, query: Vector, where: IndexFilter, limit: int, common: CommonPart | None = None) -> list[IndexHit]:
         """Return the best ``limit`` points by summary and the best ``limit`` by sources, each with both scores.
 
-        At most 2 x limit hits, each memory once, in no promised order. ``query`` has shape (dim,).
+        At most 2 x limit hits, each memory once, in no promised order. ``query`` has shape (dim,). With ``common`` the
+        best are those nearest to the query less that part.
         """
         ...
 

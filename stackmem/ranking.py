@@ -35,6 +35,13 @@ def best_score(hit: IndexHit) -> float:
     return max(hit.summary_score, -1.0 if hit.source_score is None else hit.source_score)
 
 
+def _apart(hit: IndexHit) -> tuple[float, float]:
+    """Return the two similarities without what all memories have in common, where that was left out."""
+    summary = hit.summary_score if hit.summary_apart is None else hit.summary_apart
+    source = hit.source_score if hit.source_apart is None else hit.source_apart
+    return summary, summary if source is None else source
+
+
 def _z(values: NDArray[np.float64]) -> NDArray[np.float64]:
     deviation = float(values.std())
     return (values - values.mean()) / deviation if deviation > 1e-9 else np.zeros_like(values)
@@ -42,10 +49,9 @@ def _z(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def rank_scores(query: str, hits: Sequence[IndexHit], rows: dict[str, Any], normalise: bool) -> NDArray[np.float64]:
     """Return the order's score: mainly the vectors, a little the words (figures in docs/decisions)."""
-    summary = np.array([hit.summary_score for hit in hits])
     if not normalise:
         return np.array([best_score(hit) for hit in hits])
-    source = np.array([hit.summary_score if hit.source_score is None else hit.source_score for hit in hits])
+    summary, source = np.array([_apart(hit) for hit in hits]).T
     by_summary = bm25(query, [f"{rows[hit.memory_id].topic} {rows[hit.memory_id].summary}" for hit in hits])
     words = words_of([hit.memory_id for hit in hits])
     by_source = bm25(query, [words[hit.memory_id] for hit in hits])

@@ -13,7 +13,7 @@ from stackmem.exceptions import InvalidInput, StackmemError, TransientError
 from stackmem.indexing import IndexHandle
 from stackmem.models import Memory
 from stackmem.naming import widen, widened_query
-from stackmem.ports import Embedder, IndexFilter, IndexHit, Vector
+from stackmem.ports import Embedder, IndexFilter, IndexHit, Vector, VectorIndex
 from stackmem.prepared import Prepared
 from stackmem.ranking import NORMALISE_FROM, Ranked, best_score, newest_first_in_ties, rank_scores, tie_margin
 from stackmem.shapes import forms_of, shown_entities
@@ -172,7 +172,7 @@ class Recall:
     def similarity(self, arguments: SearchArguments, memory_id: str) -> tuple[float | None, float]:
         """Return how near a memory is (None: not among the nearest), and from where on nearness counts."""
         index = self._index.current
-        hits = index.search(self._embed(arguments.query), arguments.where, POOL) if index else []
+        hits = self._hits(index, self._embed(arguments.query), arguments.where, POOL) if index else []
         near = next((best_score(hit) for hit in hits if hit.memory_id == memory_id), None)
         return near, self._embedder.floor
 
@@ -204,7 +204,8 @@ class Recall:
         index = self._index.current
         if index is None:
             raise TransientError("The memory index is being rebuilt; answer without it, and say so.")
-        hits = [hit for hit in index.search(vector, where, max(POOL, limit)) if best_score(hit) >= self._embedder.floor]
+        hits = self._hits(index, vector, where, max(POOL, limit))
+        hits = [hit for hit in hits if best_score(hit) >= self._embedder.floor]
         rows = _active_rows(where, hits)
         hits = [hit for hit in hits if hit.memory_id in rows]
         if not hits:
@@ -219,6 +220,9 @@ class Recall:
         ]
         found.sort(key=lambda ranked: (-ranked.rank_score, ranked.memory_id))
         return _candidates((found if dated else newest_first_in_ties(found, tie_margin(normalise)))[:limit])
+
+    def _hits(self, index: VectorIndex, vector: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+        return index.search(vector, where, limit, self._index.common.of(where.owner))
 
     def _sources_of(self, found: Sequence[Candidate], arguments: SearchArguments) -> dict[str, list[dict[str, Any]]]:
         if len(found) > 1 or arguments.exact:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stackmem.exceptions import PermanentError, TransientError
-from stackmem.ports import Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
+from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 
 class FixedClock:
@@ -63,19 +63,18 @@ class MemoryIndex:
             for memory_id in memory_ids:
                 generation.points.pop(memory_id, None)
 
-    def search(self, query: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+    def search(self, query: Vector, where: IndexFilter, limit: int, common: CommonPart | None = None) -> list[IndexHit]:
         """Return the best by summary and the best by sources, each with both scores."""
         with self._lock:
             generation = self._open()
             _check(query, (generation.fingerprint.dim,))
             found = [
-                IndexHit(point.memory_id, _cosine(query, point.summary), _nearest(query, point.sources))
-                for point in generation.points.values()
-                if _counts(point.payload, where)
+                _hit(point, query, common) for point in generation.points.values() if _counts(point.payload, where)
             ]
-        by_summary = sorted(found, key=lambda hit: -hit.summary_score)[: max(limit, 0)]
+        summary, source = ("summary_score", "source_score") if common is None else ("summary_apart", "source_apart")
+        by_summary = sorted(found, key=lambda hit: -getattr(hit, summary))[: max(limit, 0)]
         with_sources = [hit for hit in found if hit.source_score is not None]
-        by_sources = sorted(with_sources, key=lambda hit: -(hit.source_score or 0))[: max(limit, 0)]
+        by_sources = sorted(with_sources, key=lambda hit: -getattr(hit, source))[: max(limit, 0)]
         return list(dict.fromkeys(by_summary + by_sources))
 
     def scan(self, owner: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -156,6 +155,14 @@ def _cosine(left: Vector, right: Vector) -> float:
 
 def _nearest(query: Vector, sources: Vector) -> float | None:
     return max((_cosine(query, source) for source in sources), default=None)
+
+
+def _hit(point: IndexPoint, query: Vector, common: CommonPart | None) -> IndexHit:
+    plain = _cosine(query, point.summary), _nearest(query, point.sources)
+    if common is None:
+        return IndexHit(point.memory_id, *plain)
+    apart = _cosine(query - common.summary, point.summary), _nearest(query - common.sources, point.sources)
+    return IndexHit(point.memory_id, *plain, *apart)
 
 
 def _counts(payload: dict[str, Any], where: IndexFilter) -> bool:

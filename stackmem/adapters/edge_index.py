@@ -17,7 +17,7 @@ from stackmem.adapters import qdrant_points as points
 from stackmem.adapters.edge_shard import Shard, translated, write_durably
 from stackmem.adapters.folder_lock import FolderLock
 from stackmem.exceptions import PermanentError, StackmemError, TransientError
-from stackmem.ports import Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
+from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +45,13 @@ class EdgeIndex:
             with self._entered() as shard:
                 shard.delete(memory_ids)
 
-    def search(self, query: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+    def search(self, query: Vector, where: IndexFilter, limit: int, common: CommonPart | None = None) -> list[IndexHit]:
         """Return the best ``limit`` by summary and the best ``limit`` by sources, each with both scores.
 
         Raises PermanentError on a query of another dimension or with NaN.
         """
         with self._entered() as shard:
-            return shard.search(query, where, limit)
+            return shard.search(query, where, limit, common)
 
     def scan(self, owner: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (memory_id, payload) in order of id. A swap between two pages goes on in the new generation."""

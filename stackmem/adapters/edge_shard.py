@@ -10,11 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import qdrant_edge as edge
 
 from stackmem.adapters import qdrant_points as points
 from stackmem.exceptions import PermanentError, StackmemError, TransientError
-from stackmem.ports import Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
+from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 ENGINE = f"qdrant-edge-py {version('qdrant-edge-py')}"
 # Edge writes through memory maps of sparse files: on a full disk SIGBUS kills the process (0.9.0, measured on tmpfs).
@@ -42,7 +43,7 @@ class Shard:
         shard = cls(edge.EdgeShard.load(str(folder / "shard")), folder, fingerprint)
         shard.page(None, None)
         for name in (points.SUMMARY, points.SOURCES):
-            shard._ask(_nearest(name, [1.0] * fingerprint.dim, edge.Filter(), 1))
+            shard._ask(_nearest(name, np.ones(fingerprint.dim, np.float32), edge.Filter(), 1))
         return shard
 
     @classmethod
@@ -69,21 +70,18 @@ class Shard:
         found: list[Any] = points.known_point_ids(memory_ids)
         self._write(edge.UpdateOperation.delete_points(found), 0)
 
-    def search(self, query: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+    def search(self, query: Vector, where: IndexFilter, limit: int, common: CommonPart | None = None) -> list[IndexHit]:
         """Return the best ``limit`` by summary and the best ``limit`` by sources, each with both scores."""
-        vector = points.checked_query(query, self.fingerprint.dim).tolist()
+        vector = points.checked_query(query, self.fingerprint.dim)
         condition = _edge_filter(where)
         if limit < 1:
             return []
-        summary, sources = self._ask(
-            _nearest(points.SUMMARY, vector, condition, limit), _nearest(points.SOURCES, vector, condition, limit)
-        )
-        # Of a memory that only one of them found, the other score is asked for; one without source words has none.
-        more_summary, more_sources = self._ask(
-            _nearest(points.SUMMARY, vector, *_only(sources.keys() - summary.keys())),
-            _nearest(points.SOURCES, vector, *_only(summary.keys() - sources.keys())),
-        )
-        return points.hits(summary | more_summary, sources | more_sources)
+        asked = points.asked_for(vector, common)
+        found = self._ask(*[_nearest(name, part, condition, limit) for name, part in asked.items()])
+        near = _only(found[0].keys() | found[1].keys())
+        # All scores of all that were found; a memory without source words has none of these.
+        every = [*dict.fromkeys(asked, vector).items(), *(asked.items() if common else ())]
+        return points.hits(*self._ask(*[_nearest(name, part, *near) for name, part in every]))
 
     def page(self, owner: str | None, offset: Any) -> tuple[list[edge.Record], Any]:
         """Return up to ``points.PAGE`` records in order of id, and the offset of the next page or None."""
@@ -155,8 +153,8 @@ def _edge_point(point: IndexPoint, dim: int) -> edge.Point:
     return edge.Point(points.point_id(point.memory_id), vectors, point.payload)
 
 
-def _nearest(name: str, vector: list[float], condition: edge.Filter, limit: int) -> edge.QueryRequest:
-    return edge.QueryRequest(limit=limit, query=edge.Query.Nearest(vector, using=name), filter=condition)
+def _nearest(name: str, vector: Vector, condition: edge.Filter, limit: int) -> edge.QueryRequest:
+    return edge.QueryRequest(limit=limit, query=edge.Query.Nearest(vector.tolist(), using=name), filter=condition)
 
 
 def _only(memory_ids: set[str]) -> tuple[edge.Filter, int]:

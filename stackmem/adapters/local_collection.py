@@ -6,7 +6,7 @@ qdrant_client costs 0.6 s to import, so it is imported inside the functions that
 import shutil
 import sqlite3
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -102,16 +102,13 @@ def _label(fingerprint: Fingerprint) -> dict[str, str]:
     return {"engine": ENGINE, "fingerprint": str(fingerprint)}
 
 
-def scores(answer: "QueryResponse") -> dict[str, float]:
-    """Return the scores by memory id."""
-    return {points.memory_id_of(hit.id): float(hit.score) for hit in answer.points}
+def ids(answer: "QueryResponse") -> set[Any]:
+    """Return the ids of the points found."""
+    return {hit.id for hit in answer.points}
 
 
-def reckoned(retrieve: Any, name: str, query: Vector, memory_ids: set[str]) -> dict[str, float]:
+def reckoned(records: Sequence[Any], name: str, query: Vector) -> dict[str, float]:
     """Return the scores of these points, reckoned here: another query would score the whole collection again."""
-    if not memory_ids:
-        return {}
-    records = retrieve([str(points.point_id(memory_id)) for memory_id in memory_ids], with_vectors=[name])
     return {
         points.memory_id_of(record.id): points.max_sim(query, np.asarray(record.vector[name], dtype=np.float32))
         for record in records

@@ -22,17 +22,17 @@ from stackmem.adapters.local_collection import (
     create,
     current,
     drop,
+    ids,
     local_filter,
     local_point,
     make_current,
     names,
     reckoned,
-    scores,
     translated,
     wipe,
 )
 from stackmem.exceptions import Busy, PermanentError, StackmemError, TransientError
-from stackmem.ports import Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
+from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -70,7 +70,7 @@ class LocalIndex:
             with self._entered() as (client, name, _):
                 client.delete(name, found)
 
-    def search(self, query: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+    def search(self, query: Vector, where: IndexFilter, limit: int, common: CommonPart | None = None) -> list[IndexHit]:
         """Return the best ``limit`` by summary and the best ``limit`` by sources, each with both scores.
 
         Raises PermanentError on a query of another dimension or with NaN.
@@ -80,14 +80,13 @@ class LocalIndex:
             search = partial(client.query_points, name, query_filter=local_filter(where), limit=limit)
             if limit < 1:
                 return []
-            summary = scores(search(query=vector.tolist(), using=points.SUMMARY, with_payload=False))
+            asked = points.asked_for(vector, common)
+            summary = ids(search(query=asked[points.SUMMARY].tolist(), using=points.SUMMARY, with_payload=False))
             # As a matrix of one row: local mode takes nothing else for a multi-vector.
-            sources = scores(search(query=[vector.tolist()], using=points.SOURCES, with_payload=False))
-            retrieve = partial(client.retrieve, name, with_payload=False)
-            return points.hits(
-                summary | reckoned(retrieve, points.SUMMARY, vector, sources.keys() - summary.keys()),
-                sources | reckoned(retrieve, points.SOURCES, vector, summary.keys() - sources.keys()),
-            )
+            sources = ids(search(query=[asked[points.SOURCES].tolist()], using=points.SOURCES, with_payload=False))
+            near = client.retrieve(name, list(summary | sources), with_payload=False, with_vectors=True)
+            every = [*dict.fromkeys(asked, vector).items(), *(asked.items() if common else ())]
+            return points.hits(*[reckoned(near, name, part) for name, part in every])
 
     def scan(self, owner: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (memory_id, payload) in order of id. A swap between two pages goes on in the new generation."""

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from ulid import ULID
 
 from stackmem.exceptions import PermanentError
-from stackmem.ports import Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
+from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 SUMMARY, SOURCES = "summary", "sources"  # the named vectors; MaxSim over the second
+_NONE: Mapping[str, float] = {}
 KEYWORD_FIELDS = ("owner", "status", "memory_type", "entity_keys")
 DATETIME_FIELDS = ("occurred_from", "occurred_to", "said_at")
 PAGE = 1000  # points a scroll
@@ -128,9 +129,24 @@ def iso(when: datetime) -> str:
 # --- hits ------------------------------------------------------------------------------------------------------------
 
 
-def hits(summaries: Mapping[str, float], sources: Mapping[str, float]) -> list[IndexHit]:
+def asked_for(query: Vector, common: CommonPart | None) -> dict[str, Vector]:
+    """Return what the points nearest to are looked for, by named vector: the query less the common part."""
+    if common is None:
+        return {SUMMARY: query, SOURCES: query}
+    return {SUMMARY: query - common.summary, SOURCES: query - common.sources}
+
+
+def hits(
+    summaries: Mapping[str, float],
+    sources: Mapping[str, float],
+    summaries_apart: Mapping[str, float] = _NONE,
+    sources_apart: Mapping[str, float] = _NONE,
+) -> list[IndexHit]:
     """Return one hit a memory; one without a summary score was deleted between two queries and is left out."""
-    return [IndexHit(memory_id, score, sources.get(memory_id)) for memory_id, score in summaries.items()]
+    return [
+        IndexHit(one, score, sources.get(one), summaries_apart.get(one), sources_apart.get(one))
+        for one, score in summaries.items()
+    ]
 
 
 # --- generations -----------------------------------------------------------------------------------------------------

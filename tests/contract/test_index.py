@@ -7,7 +7,7 @@ import pytest
 
 from stackmem.adapters import qdrant_points
 from stackmem.exceptions import PermanentError
-from stackmem.ports import Fingerprint, IndexFilter, IndexHit, IndexPoint, IndexStore, VectorIndex
+from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, IndexStore, VectorIndex
 from tests.contract.conftest import DIM, HOME, X, Y, Z, found, fresh, memory_id, point
 
 TOKYO = timezone(timedelta(hours=9))
@@ -198,6 +198,19 @@ def test_scores_are_cosines_of_vectors_of_any_length(index: VectorIndex) -> None
     hits = {hit.memory_id: hit for hit in index.search(7 * X, HOME, 5)}
     assert hits[memory_id(1)] == IndexHit(memory_id(1), pytest.approx(0.6, abs=1e-5), pytest.approx(0, abs=1e-5))
     assert hits[memory_id(2)] == IndexHit(memory_id(2), pytest.approx(0, abs=1e-5), pytest.approx(0, abs=1e-5))
+
+
+def test_a_common_part_is_left_out_of_what_is_looked_for_and_not_of_the_scores(index: VectorIndex) -> None:
+    index.upsert([point(1, X, [X]), point(2, Y, [Y]), point(3, Z, [])])
+    query, near = (2 * X + Y) / np.sqrt(5), pytest.approx
+    hits = {hit.memory_id: hit for hit in index.search(query, HOME, 1, CommonPart(query - Y, query - X - Y))}
+    assert hits.keys() <= {memory_id(1), memory_id(2)}
+    hit = hits[memory_id(2)]
+    assert hit.summary_score == hit.source_score == near(1 / np.sqrt(5), abs=1e-5)
+    assert (hit.summary_apart, hit.source_apart) == (near(1, abs=1e-5), near(1 / np.sqrt(2), abs=1e-5))
+    hits = {hit.memory_id: hit for hit in index.search(query, HOME, 9, CommonPart(query - Z, query - Z))}
+    assert (hits[memory_id(3)].summary_apart, hits[memory_id(3)].source_apart) == (near(1, abs=1e-5), None)
+    assert hits[memory_id(1)].summary_score == near(2 / np.sqrt(5), abs=1e-5)
 
 
 def test_ties_fill_the_limit_without_doubles(index: VectorIndex) -> None:

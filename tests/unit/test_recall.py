@@ -15,7 +15,7 @@ from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.editing import edit
 from stackmem.indexing import IndexHandle
 from stackmem.models import MemoryVector, Session, Turn
-from stackmem.ports import IndexFilter, IndexHit, Vector
+from stackmem.ports import CommonPart, IndexFilter, IndexHit, Vector
 from stackmem.ranking import Ranked, newest_first_in_ties
 from stackmem.recall import Recall, SearchArguments, ToolResult, read_arguments
 from tests.fakes import FixedClock
@@ -133,7 +133,7 @@ class Lying:
     def __init__(self, memory_ids: Sequence[str]):
         self.memory_ids = memory_ids
 
-    def search(self, query: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+    def search(self, query: Vector, where: IndexFilter, limit: int, common: CommonPart | None = None) -> list[IndexHit]:
         return [IndexHit(memory_id, 0.9, None) for memory_id in self.memory_ids]
 
 
