@@ -78,10 +78,11 @@ class Shard:
             return []
         asked = points.asked_for(vector, common)
         found = self._ask(*[_nearest(name, part, condition, limit) for name, part in asked.items()])
-        near = _only(found[0].keys() | found[1].keys())
+        near = _only({hit.id for hits in found for hit in hits})
         # All scores of all that were found; a memory without source words has none of these.
         every = [*dict.fromkeys(asked, vector).items(), *(asked.items() if common else ())]
-        return points.hits(*self._ask(*[_nearest(name, part, *near) for name, part in every]))
+        answers = self._ask(*[_nearest(name, part, *near) for name, part in every])
+        return points.hits(*[{points.memory_id_of(hit.id): float(hit.score) for hit in hits} for hits in answers])
 
     def page(self, owner: str | None, offset: Any) -> tuple[list[edge.Record], Any]:
         """Return up to ``points.PAGE`` records in order of id, and the offset of the next page or None."""
@@ -95,9 +96,8 @@ class Shard:
         self.engine.update(operation)
         self.engine.flush()  # Edge does no fsync before
 
-    def _ask(self, *requests: edge.QueryRequest) -> list[dict[str, float]]:
-        answers = self.engine.query_batch(edge.QueryBatchRequest(list(requests)))
-        return [{points.memory_id_of(hit.id): float(hit.score) for hit in answer} for answer in answers]
+    def _ask(self, *requests: edge.QueryRequest) -> list[list[edge.ScoredPoint]]:
+        return self.engine.query_batch(edge.QueryBatchRequest(list(requests)))
 
 
 @contextmanager
@@ -157,9 +157,8 @@ def _nearest(name: str, vector: Vector, condition: edge.Filter, limit: int) -> e
     return edge.QueryRequest(limit=limit, query=edge.Query.Nearest(vector.tolist(), using=name), filter=condition)
 
 
-def _only(memory_ids: set[str]) -> tuple[edge.Filter, int]:
+def _only(wanted: set[Any]) -> tuple[edge.Filter, int]:
     """Return the filter to these points, and how many they are at most (at least 1: Edge refuses to find nothing)."""
-    wanted: set[Any] = {points.point_id(memory_id) for memory_id in memory_ids}
     return edge.Filter(must=[edge.HasIdCondition(wanted)]), max(1, len(wanted))
 
 
