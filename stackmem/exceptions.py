@@ -34,6 +34,10 @@ class ToolsRefused(PermanentError):
     """The chat model's server takes no tools: set STACKMEM_TOOL_MODE=json."""
 
 
+class OtherVectors(PermanentError):
+    """The index holds the vectors of another embedder."""
+
+
 class BadAnswer(PermanentError):
     """The model's answer could not be used."""
 

@@ -2,18 +2,18 @@
 
 import hashlib
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stackmem import sources
-from stackmem.common_part import CommonParts
 from stackmem.database import transaction
+from stackmem.embedder_change import cut, lacking_vectors, made_by, wider
 from stackmem.exceptions import PermanentError
+from stackmem.index_handle import IndexHandle
 from stackmem.models import Memory, MemoryVector, Owner, PointDeletion, Turn
-from stackmem.ports import Embedder, IndexFilter, IndexPoint, IndexStore, Vector, VectorIndex
+from stackmem.ports import Embedder, IndexFilter, IndexPoint, Vector, VectorIndex
 
 log = logging.getLogger(__name__)
 
@@ -26,27 +26,6 @@ NEIGHBOURS = 20  # nearest older memories kept for compare
 NEAR = 0.35  # similarity from which a memory is a neighbour
 
 Progress = Callable[[int, int], None]
-
-
-class IndexHandle:
-    """The current generation of the index, exchanged when a new one is ready. None: none could be opened yet."""
-
-    def __init__(self, store: IndexStore | None, embedder: Embedder):
-        self.store, self.embedder = store, embedder
-        self.lock = threading.RLock()  # one writer at a time; readers need none
-        self.common = CommonParts(embedder.fingerprint)
-        self.current: VectorIndex | None = store.open(embedder.fingerprint) if store else None
-
-    @property
-    def kind(self) -> str:
-        """Return the kind of index: edge, local, server, or none in a process that does not own it."""
-        return self.store.kind if self.store else "none"
-
-    def close(self) -> None:
-        """Close the store and give up its lock."""
-        self.current = None
-        if self.store:
-            self.store.close()
 
 
 def summary_text(memory: Memory) -> str:
@@ -91,7 +70,7 @@ def index_owner(handle: IndexHandle, owner: str, progress: Progress | None = Non
         gone = _delete_points(handle.current, owner)
         # Older windows first: the neighbours of a memory are looked for among those that are in the index already.
         while batch := list(_outdated(owner).order_by(Memory.window.asc(nulls="first"), Memory.id).limit(BATCH)):
-            _write(handle.current, handle.embedder, batch)
+            _write(handle.current, handle.searching, batch)
             done += len(batch)
             if progress:
                 progress(done, max(total, done))
@@ -154,11 +133,23 @@ def points_of(memories: Sequence[Memory], embedder: Embedder) -> list[IndexPoint
         if (memory_id, ordinal, _text_hash(text)) not in stored
     ]
     if missing:
-        vectors = embedder.embed_documents([text for _, _, text in missing])
+        vectors = _made(missing, embedder)
         _store_vectors(missing, vectors, texts, embedder)
         for (memory_id, ordinal, text), vector in zip(missing, vectors, strict=True):
             stored[memory_id, ordinal, _text_hash(text)] = vector
     return [_point(memory, texts[memory.id], stored, embedder.fingerprint.dim) for memory in memories]
+
+
+def _made(missing: Sequence[tuple[str, int, str]], embedder: Embedder) -> Vector:
+    """Return the vectors of these texts, shape (len(missing), dim): cut from stored wider ones, else embedded."""
+    memory_ids = list({memory_id for memory_id, _, _ in missing})
+    source = wider(embedder.fingerprint, made_by(memory_ids)) if embedder.fingerprint.nested else None
+    stored = _stored_vectors(memory_ids, source) if source else {}
+    keys = [(memory_id, ordinal, _text_hash(text)) for memory_id, ordinal, text in missing]
+    new = [text for key, (_, _, text) in zip(keys, missing, strict=True) if key not in stored]
+    embedded = iter(embedder.embed_documents(new) if new else ())
+    dim = embedder.fingerprint.dim
+    return np.stack([cut(stored[key], dim) if key in stored else next(embedded) for key in keys])
 
 
 def _texts(memories: Sequence[Memory]) -> dict[str, list[str]]:
@@ -216,26 +207,46 @@ def _point(memory: Memory, parts: Sequence[str], stored: dict[tuple[str, int, st
 # --- rebuild ---------------------------------------------------------------------------------------------------------
 
 
-def reindex(handle: IndexHandle, progress: Progress | None = None) -> int:
+def reindex(handle: IndexHandle, progress: Progress | None = None, *, embedder: Embedder | None = None) -> int:
     """Fill a new generation beside the old one from the stored vectors, then swap; return the number of points.
 
-    Search goes on with the old generation meanwhile. Nothing is indexed into it meanwhile: what changes stays outdated,
-    and follows after the swap.
+    Search goes on with the old generation meanwhile. Where another embedder (the one that is set, unless given) made
+    it, what is new goes into it while the vectors are made again, which may take hours; made vectors stay, so it goes
+    on where it was killed. Then nothing is indexed until the swap: what changes stays outdated, and follows.
     """
-    store = handle.store
+    store, embedder = handle.store, embedder or handle.embedder
     if store is None:
         raise PermanentError("Only the process that owns the index can rebuild it.")
-    total, done, after = Memory.select().where(Memory.status != "forgotten").count(), 0, ""
+    lacking = [row.id for row in lacking_vectors(embedder.fingerprint)] if handle.change else []
+    step = _steps(len(lacking) + Memory.select().where(Memory.status != "forgotten").count(), progress)
+    for first in range(0, len(lacking), BATCH):
+        batch = list(Memory.select().where(Memory.id.in_(lacking[first : first + BATCH])))
+        points_of(batch, embedder)
+        step(len(batch))
+        for row in Memory.select(Memory.owner).where(Memory.outdated).distinct():
+            index_owner(handle, row.owner)
+    done, after = 0, ""
     with handle.lock:
-        new = store.begin(handle.embedder.fingerprint)
+        new = store.begin(embedder.fingerprint)
         while batch := _next_batch(after):
-            new.upsert(points_of(batch, handle.embedder))
+            new.upsert(points_of(batch, embedder))
             done, after = done + len(batch), batch[-1].id
-            if progress:
-                progress(done, max(total, done))
-        handle.current = store.swap()
-        handle.common.drop()
+            step(len(batch))
+        handle.exchange(store, embedder)
     return done
+
+
+def _steps(total: int, progress: Progress | None) -> Callable[[int], None]:
+    """Return what is told how much more was done, and tells ``progress`` how much that is in all."""
+    done = 0
+
+    def step(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress:
+            progress(done, max(total, done))
+
+    return step
 
 
 def _next_batch(after: str) -> list[Memory]:

@@ -6,12 +6,15 @@ from typing import Any
 
 from stackmem import shapes, sources
 from stackmem.answers import TYPES
+from stackmem.by_words import matching
 from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.making import replaced
-from stackmem.models import Memory, MemoryEntity
+from stackmem.models import Memory
 from stackmem.naming import widen
-from stackmem.recall import Recall, read_arguments
+from stackmem.ports import IndexFilter
+from stackmem.recall import Recall
+from stackmem.search_arguments import read_arguments
 from stackmem.text import entity_key
 
 SEARCH_LIMIT = 5
@@ -41,23 +44,17 @@ def search(recall: Recall, owner: str, query: str, wanted: Wanted, limit: int, z
 
 def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, Any]:
     """Return ``{"memories": […], "count"}``, the newest said first; active ones unless another status is wanted."""
-    rows = Memory.select().where(Memory.owner == owner, Memory.status == _status(wanted), _has_words())
-    if memory_type := _type(wanted):
-        rows = rows.where(Memory.memory_type == memory_type)
-    if wanted.get("entity"):
-        key = entity_key(wanted["entity"] or "")
-        named = MemoryEntity.select(MemoryEntity.memory).where(
-            MemoryEntity.owner == owner, MemoryEntity.key.in_([key, *widen(owner, [key])])
-        )
-        rows = rows.where(Memory.id.in_(named))
-    happened = said = Memory.owner == owner
-    if wanted.get("since"):
-        since = read_time(wanted["since"], zone)
-        happened, said = happened & (Memory.occurred_to >= since), said & (Memory.said_at >= since)
-    if wanted.get("until"):
-        until = read_time(wanted["until"], zone, end_of_day=True)
-        happened, said = happened & (Memory.occurred_from <= until), said & (Memory.said_at <= until)
-    found = list(rows.where(happened | said).order_by(Memory.said_at.desc(), Memory.id).limit(limit))
+    key, since, until = entity_key(wanted.get("entity") or ""), wanted.get("since"), wanted.get("until")
+    where = IndexFilter(
+        owner,
+        _status(wanted),
+        _type(wanted),
+        (key, *widen(owner, [key])) if wanted.get("entity") else (),
+        since=read_time(since, zone) if since else None,
+        until=read_time(until, zone, end_of_day=True) if until else None,
+    )
+    rows = matching(where).where(_has_words()).order_by(Memory.said_at.desc(), Memory.id)
+    found = list(rows.limit(limit))
     return {"memories": shapes.memory_lines(found, zone), "count": len(found)}
 
 

@@ -5,7 +5,7 @@ Adapters translate their SDK's errors into ``TransientError`` (may work later) a
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -91,6 +91,7 @@ class Fingerprint:
     dim: int
     instruction: str = ""
     precision: str = ""
+    nested: bool = field(default=False, compare=False)  # the first n numbers, as a unit vector, are that of n (MRL)
 
     def __str__(self) -> str:
         """Return the form stored beside every vector and in the name of an index generation."""

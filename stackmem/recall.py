@@ -7,22 +7,21 @@ from datetime import tzinfo
 from typing import Any
 
 from stackmem import sources
-from stackmem.answers import TYPES
-from stackmem.clock import read_time, show_time
+from stackmem.by_words import find_by_words
+from stackmem.clock import show_time
 from stackmem.exceptions import InvalidInput, StackmemError, TransientError
-from stackmem.indexing import IndexHandle
+from stackmem.index_handle import IndexHandle
 from stackmem.models import Memory
-from stackmem.naming import widen, widened_query
-from stackmem.ports import Embedder, IndexFilter, IndexHit, Vector, VectorIndex
+from stackmem.ports import IndexFilter, IndexHit, Vector
 from stackmem.prepared import Prepared
 from stackmem.ranking import NORMALISE_FROM, Ranked, best_score, newest_first_in_ties, rank_scores, tie_margin
+from stackmem.search_arguments import SearchArguments, read_arguments, widened
 from stackmem.shapes import forms_of, shown_entities
-from stackmem.text import clean, entity_key
 
 POOL = 100  # best by summary and best by source words that are ranked
 CANDIDATES = 5
 CHECKED = 3  # candidates whose source turns are re-read
-QUERY_LIMIT = 1000  # characters
+WAIT = 25  # seconds a person's search waits for an embedder that is still loading
 
 _FOUND = Prepared(
     lambda ids: Memory.select(
@@ -31,20 +30,6 @@ _FOUND = Prepared(
     lists=["ids"],
 )
 _MEMORIES = Prepared(lambda ids: Memory.select().where(Memory.id.in_(ids)), lists=["ids"])
-
-
-@dataclass(frozen=True)
-class SearchArguments:
-    """The arguments of ``search_memory``, read from whatever the model sent."""
-
-    query: str
-    where: IndexFilter
-    exact: bool = False
-
-    @property
-    def dated(self) -> bool:
-        """Whether a date range was given."""
-        return self.where.since is not None or self.where.until is not None
 
 
 @dataclass(frozen=True)
@@ -69,70 +54,42 @@ class ToolResult:
     looked_for: dict[str, Any] | None = None  # the search as it was done, for "why"
 
 
-def _text_list(value: Any) -> list[str]:
-    if isinstance(value, str):
-        value = [value]
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InvalidInput("entities is a list of names.")
-    return [clean(item) for item in value if item.strip()]
-
-
-def read_arguments(owner: str, given: dict[str, Any], zone: tzinfo) -> SearchArguments:
-    """Read the arguments of ``search_memory``. Raises InvalidInput with a sentence that the model can act on."""
-    query = given.get("query")
-    if not isinstance(query, str) or not query.strip():
-        raise InvalidInput("query is missing: say in a short sentence what to look for.")
-    memory_type = given.get("memory_type") or None
-    if memory_type is not None and memory_type not in TYPES:
-        raise InvalidInput(f"memory_type is one of {', '.join(TYPES)}, or left out.")
-    since, until = given.get("since") or None, given.get("until") or None
-    keys = list(dict.fromkeys(key for key in map(entity_key, _text_list(given.get("entities"))) if key))
-    where = IndexFilter(
-        owner,
-        memory_type=memory_type,
-        entity_keys=tuple(keys),
-        since=read_time(since, zone) if since else None,
-        until=read_time(until, zone, end_of_day=True) if until else None,
-    )
-    return SearchArguments(clean(query)[:QUERY_LIMIT], where, exact=given.get("exact") is True)
-
-
-def widened(arguments: SearchArguments) -> SearchArguments:
-    """Return the arguments with the other names of what they name."""
-    owner, keys = arguments.where.owner, arguments.where.entity_keys
-    more = (*keys, *widen(owner, keys)) if keys else ()
-    query = widened_query(owner, arguments.query)
-    return replace(arguments, query=query, where=replace(arguments.where, entity_keys=more))
-
-
 class Recall:
-    """The two tools over one index, one embedder and the database."""
+    """The two tools over one index, its embedder and the database."""
 
-    def __init__(self, index: IndexHandle, embedder: Embedder, zone: tzinfo):
-        self._index, self._embedder, self._zone = index, embedder, zone
+    def __init__(self, index: IndexHandle, zone: tzinfo):
+        self._index, self._zone = index, zone
 
-    def call(self, owner: str, session_id: int | None, tool: str, arguments: dict[str, Any] | None) -> ToolResult:
-        """Run one tool call of the model; a wrong one is answered with a sentence, never an exception."""
+    def call(
+        self,
+        owner: str,
+        session_id: int | None,
+        tool: str,
+        arguments: dict[str, Any] | None,
+        wait_s: float | None = None,
+    ) -> ToolResult:
+        """Run one tool call of the model; a wrong one is answered with a sentence, never an exception.
+
+        ``wait_s``: how long an embedder that is still loading is waited for; None: until it is loaded.
+        """
         try:
             if arguments is None:
                 raise InvalidInput("The arguments could not be read: send one JSON object.")
             if tool == "search_memory":
-                return self.search_memory(owner, session_id, arguments)
+                return self.search_memory(owner, session_id, arguments, wait_s)
             if tool == "read_memory_source":
                 return self.read_memory_source(owner, arguments)
             raise InvalidInput(f"There is no tool {tool[:40]!r}.")
         except StackmemError as exc:
             return ToolResult({"error": str(exc), "candidates": [], "count": 0}, note=str(exc))
 
-    def search_memory(self, owner: str, session_id: int | None, given: dict[str, Any]) -> ToolResult:
+    def search_memory(
+        self, owner: str, session_id: int | None, given: dict[str, Any], wait_s: float | None = None
+    ) -> ToolResult:
         """Find at most 5 candidates, the best first, and the words of other sessions that are no memory yet."""
         arguments = widened(read_arguments(owner, given, self._zone))
         started = time.perf_counter()
-        vector = self._embed(arguments.query)
-        embedded = time.perf_counter()
-        found, relaxed = self._find_relaxing(arguments, vector, CANDIDATES)
+        found, relaxed, embed_ms = self._look(arguments, CANDIDATES, wait_s)
         read = self._sources_of(found, arguments)
         waiting = sources.not_yet_memories(owner, session_id, arguments.query, arguments.where, self._zone)
         forms = forms_of([candidate.memory for candidate in found])
@@ -147,8 +104,8 @@ class Recall:
             relaxed=relaxed,
             note=note,
             looked_for=self._looked_for(arguments),
-            embed_ms=(embedded - started) * 1000,
-            search_ms=(time.perf_counter() - embedded) * 1000,
+            embed_ms=embed_ms,
+            search_ms=(time.perf_counter() - started) * 1000 - embed_ms,
         )
 
     def _looked_for(self, arguments: SearchArguments) -> dict[str, Any]:
@@ -160,21 +117,24 @@ class Recall:
             "since": show_time(where.since, self._zone),
             "until": show_time(where.until, self._zone),
             "exact": arguments.exact,
-            "floor": self._embedder.floor,
+            "floor": self._index.searching.floor,
         }
 
     def find(self, arguments: SearchArguments, limit: int = CANDIDATES) -> list[Candidate]:
         """Return the best ``limit`` memories, in the order the robot would see them."""
         arguments = widened(arguments)
-        found, _ = self._find_relaxing(arguments, self._embed(arguments.query), limit)
-        return found
+        return self._look(arguments, limit, WAIT)[0]
 
     def similarity(self, arguments: SearchArguments, memory_id: str) -> tuple[float | None, float]:
         """Return how near a memory is (None: not among the nearest), and from where on nearness counts."""
-        index = self._index.current
-        hits = self._hits(index, self._embed(arguments.query), arguments.where, POOL) if index else []
-        near = next((best_score(hit) for hit in hits if hit.memory_id == memory_id), None)
-        return near, self._embedder.floor
+
+        def hits() -> list[IndexHit]:
+            vector = self._embed(arguments.query, WAIT)
+            return [] if vector is None else self._hits(vector, arguments.where, POOL)
+
+        found = self._index.settled(hits)
+        near = next((best_score(hit) for hit in found if hit.memory_id == memory_id), None)
+        return near, self._index.searching.floor
 
     def read_memory_source(self, owner: str, given: dict[str, Any]) -> ToolResult:
         """Return the original turns of memories, with neighbours, as they were said."""
@@ -182,12 +142,31 @@ class Recall:
         content, hits = sources.read_sources(owner, given, self._zone)
         return ToolResult(content, hits=hits, search_ms=(time.perf_counter() - started) * 1000)
 
-    def _embed(self, query: str) -> Vector:
-        vector: Vector = self._embedder.embed_queries([query])[0]
+    def _look(
+        self, arguments: SearchArguments, limit: int, wait_s: float | None
+    ) -> tuple[list[Candidate], list[str], float]:
+        """Return what is found, what was relaxed for it, and the milliseconds of embedding the query."""
+
+        def look() -> tuple[list[Candidate], list[str], float]:
+            started = time.perf_counter()
+            vector = self._embed(arguments.query, wait_s)
+            embed_ms = (time.perf_counter() - started) * 1000
+            return *self._find_relaxing(arguments, vector, limit), embed_ms
+
+        return self._index.settled(look)
+
+    def _embed(self, query: str, wait_s: float | None) -> Vector | None:
+        """Return the query's vector as the index takes it, shape (dim,); None where there are only words to go by."""
+        if self._index.store is None:
+            raise TransientError("The memory index is not open in this process; answer without it, and say so.")
+        if self._index.current is None:
+            return None
+        self._index.loading.wait(wait_s)
+        vector: Vector = self._index.searching.embed_queries([query])[0]
         return vector
 
     def _find_relaxing(
-        self, arguments: SearchArguments, vector: Vector, limit: int
+        self, arguments: SearchArguments, vector: Vector | None, limit: int
     ) -> tuple[list[Candidate], list[str]]:
         relaxed: list[str] = []
         where = arguments.where
@@ -200,12 +179,11 @@ class Recall:
                 found = self._find(arguments.query, vector, where, limit, arguments.dated)
         return found, relaxed
 
-    def _find(self, query: str, vector: Vector, where: IndexFilter, limit: int, dated: bool) -> list[Candidate]:
-        index = self._index.current
-        if index is None:
-            raise TransientError("The memory index is being rebuilt; answer without it, and say so.")
-        hits = self._hits(index, vector, where, max(POOL, limit))
-        hits = [hit for hit in hits if best_score(hit) >= self._embedder.floor]
+    def _find(self, query: str, vector: Vector | None, where: IndexFilter, limit: int, dated: bool) -> list[Candidate]:
+        if vector is None:
+            return _candidates(find_by_words(query, where, limit))
+        hits = self._hits(vector, where, max(POOL, limit))
+        hits = [hit for hit in hits if best_score(hit) >= self._index.searching.floor]
         rows = _active_rows(where, hits)
         hits = [hit for hit in hits if hit.memory_id in rows]
         if not hits:
@@ -221,7 +199,10 @@ class Recall:
         found.sort(key=lambda ranked: (-ranked.rank_score, ranked.memory_id))
         return _candidates((found if dated else newest_first_in_ties(found, tie_margin(normalise)))[:limit])
 
-    def _hits(self, index: VectorIndex, vector: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+    def _hits(self, vector: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
+        index = self._index.current
+        if index is None:  # closed meanwhile
+            raise TransientError("The index is closed.")
         return index.search(vector, where, limit, self._index.common.of(where.owner))
 
     def _sources_of(self, found: Sequence[Candidate], arguments: SearchArguments) -> dict[str, list[dict[str, Any]]]:

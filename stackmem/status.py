@@ -6,7 +6,7 @@ from typing import Any
 from peewee import fn
 
 from stackmem.forget_requests import request_lines
-from stackmem.indexing import IndexHandle
+from stackmem.index_handle import IndexHandle
 from stackmem.models import Memory, PointDeletion, Turn, Window
 
 TURN_STATES = ("open", "pending", "kept", "skipped", "failed")
@@ -14,7 +14,7 @@ MEMORY_STATUSES = ("active", "superseded", "forgotten")
 
 
 def status(owner: str, index: IndexHandle, kind: str, now: datetime, zone: tzinfo) -> dict[str, Any]:
-    """Return the counts of an owner, and what the user asked to be forgotten.
+    """Return the counts of an owner, what the user asked to be forgotten, and why searches wait or fail.
 
     ``points`` is None in a process that does not own the index.
     """
@@ -32,6 +32,7 @@ def status(owner: str, index: IndexHandle, kind: str, now: datetime, zone: tzinf
         },
         "oldest_pending_s": round((now - since).total_seconds()) if since else None,
         "forget_requests": request_lines(owner, zone),
+        "reasons": index.reasons(),
     }
 
 

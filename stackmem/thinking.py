@@ -122,7 +122,7 @@ class Thinker:
                 return
             messages.append(_assistant_message(answer))
             for number, call in enumerate(answer.tool_calls):
-                content = self._run(turn, call, thought).content if number < CALLS else TOO_MANY
+                content = self._run(turn, call, thought, deadline).content if number < CALLS else TOO_MANY
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": _json(content)})
 
     def _by_json(self, turn: Turn, messages: list[dict[str, Any]], thought: Thought, deadline: Deadline) -> None:
@@ -135,7 +135,7 @@ class Thinker:
         if not isinstance(wanted, dict) or not str(wanted.get("query") or "").strip():
             thought.reply = read_reply(answer.content)
             return
-        result = self._run(turn, ToolCall("json", "search_memory", clean_json(wanted)), thought)
+        result = self._run(turn, ToolCall("json", "search_memory", clean_json(wanted)), thought, deadline)
         found = render(f"found.{self.persona.language}.md", result=_json(result.content), text=turn.user[:500])
         messages += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": found}]
         thought.reply = read_reply(self._ask(messages, thought, deadline, schema=_REPLY).content)
@@ -163,13 +163,17 @@ class Thinker:
         thought.completion_tokens += answer.completion_tokens
         return answer
 
-    def _run(self, turn: Turn, call: ToolCall, thought: Thought) -> ToolResult:
-        """Run one tool call; an identical one is answered from the first result."""
+    def _run(self, turn: Turn, call: ToolCall, thought: Thought, deadline: Deadline) -> ToolResult:
+        """Run one tool call; an identical one is answered from the first result.
+
+        An embedder that is still loading is waited for while half of the time is left: the model must answer too.
+        """
         for earlier, result, _ in thought.calls:
             if (earlier.name, earlier.arguments) == (call.name, call.arguments):
                 return result
         started = time.perf_counter()
-        result = self.recall.call(turn.owner, turn.session_id, call.name, call.arguments)
+        wait_s = deadline.left_s() / 2
+        result = self.recall.call(turn.owner, turn.session_id, call.name, call.arguments, wait_s)
         thought.calls.append((call, result, (time.perf_counter() - started) * 1000))
         return result
 

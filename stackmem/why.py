@@ -7,7 +7,8 @@ from stackmem import listing
 from stackmem.clock import show_time
 from stackmem.exceptions import NotFound, StackmemError
 from stackmem.models import Memory, ToolTrace, Turn
-from stackmem.recall import CANDIDATES, POOL, Recall, SearchArguments, read_arguments, widened
+from stackmem.recall import CANDIDATES, POOL, Recall
+from stackmem.search_arguments import SearchArguments, read_arguments, widened
 from stackmem.shapes import turn_with_trace
 
 

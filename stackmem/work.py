@@ -1,8 +1,9 @@
 """The background's use cases, one an id: what Celery's tasks call, what ``up`` repairs, what commands do themselves."""
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,9 +13,11 @@ from stackmem.asking import ATTEMPTS
 from stackmem.compare import Comparing, next_ready, next_uncompared
 from stackmem.converse import give_up_open_turns
 from stackmem.database import lease, scrub, transaction
+from stackmem.embedder_change import measured, sample
 from stackmem.exceptions import StackmemError, TransientError
 from stackmem.forgetting import purge_due
-from stackmem.indexing import IndexHandle, Progress, index_owner, reindex
+from stackmem.index_handle import IndexHandle
+from stackmem.indexing import Progress, index_owner, reindex
 from stackmem.looks import is_due
 from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.persona import Persona
@@ -89,7 +92,7 @@ class Work:
     def _rebuild(self, job: Job, progress: Progress) -> int:
         if job.kind == "scrub":
             # An index keeps deleted points in its files until it is written anew.
-            done = reindex(self.index, progress)
+            done = reindex(self.index, progress, embedder=self.index.searching)
             scrub()
             return done
         if job.arguments.get("from") == "turns":
@@ -100,7 +103,15 @@ class Work:
         return done
 
     def start(self) -> None:
-        """At start-up: open the index, make a look due at every session left with new turns, enqueue what waits."""
+        """At start-up: load the embedder in the background, open the index, find all that waits and enqueue it.
+
+        A look becomes due at every session left with new turns.
+        """
+        if self.index.store is not None:
+            self.index.loading.begin()
+        if self.index.change:
+            log.warning(self.index.change.sentence())
+            threading.Thread(target=self._measure, args=(sample(),), name="measure", daemon=True).start()
         if self.index.store is not None and self.index.current is None:
             if not Memory.select().exists():
                 reindex(self.index)
@@ -114,6 +125,18 @@ class Work:
         Owner.update(index_enqueued_at=None, compare_enqueued_at=None).execute()
         Job.update(enqueued_at=None).where(Job.state.in_(["waiting", "running"])).execute()
         self.sweep()
+
+    def _measure(self, texts: Sequence[str]) -> None:
+        """Find out how long the change of embedder will take, by embedding a few texts, and say so."""
+        change = self.index.change
+        try:
+            found = measured(change, self.index.embedder, texts) if change and change.texts and texts else None
+        except StackmemError as exc:
+            log.warning("How long that takes could not be measured: %s", exc)
+            return
+        if found and self.index.change is change:
+            self.index.change = found
+            log.warning(found.sentence())
 
     def sweep(self) -> int:
         """Find what a lost hint, a dead worker or the clock left waiting, and enqueue it; return how many hints."""

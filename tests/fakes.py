@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stackmem.exceptions import PermanentError, TransientError
-from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
+from stackmem.exceptions import PermanentError, StackmemError, TransientError
+from stackmem.ports import CommonPart, Embedder, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 
 class FixedClock:
@@ -29,6 +29,37 @@ class FixedClock:
     def set(self, now: datetime) -> None:
         """Move to another time, earlier ones too."""
         self._now = now.astimezone(UTC)
+
+
+class LateEmbedder:
+    """A real embedder that is not loaded before ``loaded`` is set, and does not load at all while ``fault`` is."""
+
+    def __init__(self, inner: Embedder, fault: StackmemError | None = None):
+        self.fingerprint, self.floor = inner.fingerprint, inner.floor
+        self._inner, self.fault = inner, fault
+        self.loaded = threading.Event()
+        self.loads = 0
+
+    def ready(self) -> bool:
+        """Tell whether it may be used."""
+        return self.loaded.is_set()
+
+    def load(self) -> None:
+        """Wait until it may be used, or fail."""
+        self.loads += 1
+        if self.fault:
+            raise self.fault
+        self.loaded.wait()
+
+    def embed_queries(self, texts: Sequence[str]) -> Vector:
+        """Return the real vectors, once it is loaded."""
+        self.load()
+        return self._inner.embed_queries(texts)
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        """Return the real vectors, once it is loaded."""
+        self.load()
+        return self._inner.embed_documents(texts)
 
 
 class _Generation:

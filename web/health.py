@@ -24,8 +24,7 @@ def readyz() -> tuple[dict[str, Any], int]:
     reasons = [] if ready else ["The memory index is being rebuilt."]
     if now.chat.name == "offline":
         reasons.append("No chat model is set: the offline rules answer.")
-    if not now.index.embedder.ready():
-        reasons.append("The embedder is still loading.")
+    reasons += now.index.reasons()
     return {"ready": ready, "reasons": reasons}, 200 if ready else 503
 
 

@@ -6,7 +6,6 @@ import os
 import secrets
 import socket
 import sys
-import threading
 from pathlib import Path
 
 import click
@@ -82,7 +81,6 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
     embedded.start()
     with runtime.database.connection_context():
         runtime.work.start()
-    threading.Thread(target=runtime.index.embedder.load, name="embedder", daemon=True).start()
     server_file = _announce(settings, bound, key)
     click.echo(banner(settings, runtime, bound, insecure=insecure))
     sys.stdout.flush()

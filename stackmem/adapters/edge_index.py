@@ -16,7 +16,7 @@ from typing import Any
 from stackmem.adapters import qdrant_points as points
 from stackmem.adapters.edge_shard import Shard, translated, write_durably
 from stackmem.adapters.folder_lock import FolderLock
-from stackmem.exceptions import PermanentError, StackmemError, TransientError
+from stackmem.exceptions import OtherVectors, PermanentError, StackmemError, TransientError
 from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 log = logging.getLogger(__name__)
@@ -108,6 +108,8 @@ class EdgeStore:
             try:
                 with translated():
                     self._open_current(fingerprint)
+            except OtherVectors as exc:
+                log.info("The index in %s: %s", self._folder, exc)
             except StackmemError as exc:
                 log.warning("The index in %s must be built again: %s", self._folder, exc)
             return self._index

@@ -38,8 +38,7 @@ class Shard:
         Raises PermanentError on another label; whatever is damaged raises some Exception.
         """
         written = json.loads((folder / "engine.json").read_text(encoding="utf-8"))
-        if written != _label(fingerprint):
-            raise PermanentError(f"{folder.name} was written as {written}, wanted is {_label(fingerprint)}")
+        points.check_label(folder.name, written, _label(fingerprint))
         shard = cls(edge.EdgeShard.load(str(folder / "shard")), folder, fingerprint)
         shard.page(None, None)
         for name in (points.SUMMARY, points.SOURCES):

@@ -65,8 +65,7 @@ def create(client: "QdrantClient", name: str, fingerprint: Fingerprint) -> None:
 def check_label(client: "QdrantClient", name: str, fingerprint: Fingerprint) -> None:
     """Raise PermanentError where another engine or embedder wrote the collection."""
     written = client.get_collection(name).config.metadata
-    if written != _label(fingerprint):
-        raise PermanentError(f"{name} was written as {written}, wanted is {_label(fingerprint)}")
+    points.check_label(name, written or {}, _label(fingerprint))
 
 
 def current(client: "QdrantClient") -> str | None:

@@ -31,7 +31,7 @@ from stackmem.adapters.local_collection import (
     translated,
     wipe,
 )
-from stackmem.exceptions import Busy, PermanentError, StackmemError, TransientError
+from stackmem.exceptions import Busy, OtherVectors, PermanentError, StackmemError, TransientError
 from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ class LocalStore:
                         self._open_current(fingerprint)
             except Busy:
                 raise
+            except OtherVectors as exc:
+                log.info("The index in %s: %s", self._folder, exc)
             except StackmemError as exc:
                 log.warning("The index in %s must be built again: %s", self._folder, exc)
             found = self._index and self._index._collection

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ulid import ULID
 
-from stackmem.exceptions import PermanentError
+from stackmem.exceptions import OtherVectors, PermanentError
 from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 SUMMARY, SOURCES = "summary", "sources"  # the named vectors; MaxSim over the second
@@ -166,6 +166,14 @@ def generation_number(name: str) -> int | None:
 def next_number(names: Iterable[str]) -> int:
     """Return one more than the highest number among these names."""
     return 1 + max((number for name in names if (number := generation_number(name)) is not None), default=0)
+
+
+def check_label(name: str, written: Mapping[str, object], wanted: Mapping[str, object]) -> None:
+    """Raise OtherVectors where another embedder wrote this generation, PermanentError where another engine did."""
+    if written != wanted:
+        only_vectors = {**written, "fingerprint": ""} == {**wanted, "fingerprint": ""}
+        kind = OtherVectors if only_vectors else PermanentError
+        raise kind(f"{name} was written as {dict(written)}, wanted is {dict(wanted)}")
 
 
 def sync(path: Path) -> None:

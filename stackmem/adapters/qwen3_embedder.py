@@ -3,20 +3,19 @@
 The official usage is that of the model card of Qwen/Qwen3-Embedding-0.6B.
 """
 
-import logging
+import copy
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from stackmem.adapters.qwen3_files import DEFAULT_MODEL, read_card, weights_folder
+from stackmem.adapters.qwen3_files import DEFAULT_MODEL, QUERY_FORMAT, read_card, weights_folder
 from stackmem.exceptions import PermanentError
 from stackmem.ports import Fingerprint, Vector
-
-log = logging.getLogger(__name__)
 
 TASK = "Given a question, retrieve memories of earlier conversations that answer it"  # in English, whatever is spoken
 TOKENS = 512  # of one text; FlagEmbedding's limit as well
@@ -36,37 +35,35 @@ class Qwen3Embedder:
 
         Raises PermanentError where it is no such model or has fewer dimensions; TransientError where the hub is down.
         """
-        self._model = model or DEFAULT_MODEL
-        self._card = read_card(self._model)
-        self._precision, self._task = precision, task
-        self._threads = threads or max(1, (os.cpu_count() or 1) // 2)
-        width = self._card.width
-        if dim is not None and not NARROWEST <= dim <= width:
-            raise PermanentError(f"{self._model} gives vectors of {NARROWEST} to {width} dimensions, not {dim}.")
-        self.fingerprint = Fingerprint(f"qwen3-{self._card.name}", dim or width, task, precision)
-        self._module: Any = None
-        self._loading, self._turns = threading.Lock(), QueriesFirst()
+        model = model or DEFAULT_MODEL
+        self._card = read_card(model)
+        self._weights = _Weights(model, precision, threads or max(1, (os.cpu_count() or 1) // 2))
+        dim = self._checked(model, dim or self._card.width)
+        self.fingerprint = Fingerprint(f"qwen3-{self._card.name}", dim, task, precision, nested=True)
+
+    def _checked(self, model: str, dim: int) -> int:
+        if not NARROWEST <= dim <= self._card.width:
+            raise PermanentError(f"{model} gives vectors of {NARROWEST} to {self._card.width} dimensions, not {dim}.")
+        return dim
+
+    def sized(self, dim: int) -> "Qwen3Embedder":
+        """Return an embedder of other dimensions over the same weights. Raises PermanentError."""
+        other = copy.copy(self)
+        other.fingerprint = replace(self.fingerprint, dim=self._checked(self._card.name, dim))
+        return other
 
     def ready(self) -> bool:
         """Tell whether the weights are loaded."""
-        return self._module is not None
+        return self._weights.module is not None
 
     def load(self) -> None:
         """Load the weights now (seconds; the first time they may be fetched). Raises TransientError, PermanentError."""
-        with self._loading:
-            if self._module is None:
-                import torch
-
-                from stackmem.adapters import qwen3_model
-
-                torch.set_num_threads(self._threads)
-                self._module = qwen3_model.load(weights_folder(self._model), self._precision)
+        self._weights.load()
 
     def embed_queries(self, texts: Sequence[str]) -> Vector:
         """Return unit vectors, shape (len(texts), dim), float32."""
-        from stackmem.adapters.qwen3_model import QUERY_FORMAT
-
-        return self._embed([QUERY_FORMAT.format(self._task, text) for text in texts], query=True)
+        task = self.fingerprint.instruction
+        return self._embed([QUERY_FORMAT.format(task, text) for text in texts], query=True)
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         """Return unit vectors, shape (len(texts), dim), float32."""
@@ -78,11 +75,30 @@ class Qwen3Embedder:
             self.load()
             tokens = [self._card.tokens(text, TOKENS) for text in texts]
             for places in batches([len(ids) for ids in tokens]):
-                with self._turns.taken(query=query):
-                    vectors[places] = self._forward([tokens[place] for place in places])
+                with self._weights.turns.taken(query=query):
+                    vectors[places] = self._weights.forward([tokens[place] for place in places], self.fingerprint.dim)
         return vectors
 
-    def _forward(self, batch: Sequence[list[int]]) -> Vector:
+
+class _Weights:
+    """A model's weights, loaded once, whatever dimensions are asked of it."""
+
+    def __init__(self, model: str, precision: str, threads: int):
+        self._model, self._precision, self.threads = model, precision, threads
+        self.module: Any = None
+        self._loading, self.turns = threading.Lock(), QueriesFirst()
+
+    def load(self) -> None:
+        with self._loading:
+            if self.module is None:
+                import torch
+
+                from stackmem.adapters import qwen3_model
+
+                torch.set_num_threads(self.threads)
+                self.module = qwen3_model.load(weights_folder(self._model), self._precision)
+
+    def forward(self, batch: Sequence[list[int]], dim: int) -> Vector:
         import torch
 
         lengths = [len(ids) for ids in batch]
@@ -90,9 +106,9 @@ class Qwen3Embedder:
         # tokens, so no mask is needed and the state at the last real token is that of the text alone.
         ids = torch.tensor([row + [0] * (max(lengths) - len(row)) for row in batch])
         with torch.inference_mode():
-            states = self._module(input_ids=ids, use_cache=False).last_hidden_state
+            states = self.module(input_ids=ids, use_cache=False).last_hidden_state
             last = states[torch.arange(len(batch)), torch.tensor(lengths) - 1].float()
-            cut = torch.nn.functional.normalize(last[:, : self.fingerprint.dim], dim=-1)
+            cut = torch.nn.functional.normalize(last[:, :dim], dim=-1)
         return np.asarray(cut.numpy(), dtype=np.float32)
 
 

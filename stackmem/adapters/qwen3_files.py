@@ -9,6 +9,7 @@ from stackmem.exceptions import PermanentError, TransientError
 
 DEFAULT_MODEL = "Qwen/Qwen3-Embedding-0.6B"
 END = "<|endoftext|>"  # the vector is the state of the last token, and this is the one it was trained on
+QUERY_FORMAT = "Instruct: {}\nQuery:{}"  # no space after "Query:"; FlagEmbedding's own default has one
 SMALL = ("config.json", "tokenizer.json")  # enough to know the fingerprint
 INDEX = "model.safetensors.index.json"
 PATTERNS = [*SMALL, "tokenizer_config.json", "*.safetensors", INDEX]

@@ -7,10 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from stackmem.adapters.qwen3_files import weight_files
+from stackmem.adapters.qwen3_files import QUERY_FORMAT, weight_files
 from stackmem.exceptions import PermanentError
-
-QUERY_FORMAT = "Instruct: {}\nQuery:{}"  # no space after "Query:"; FlagEmbedding's own default has one
 
 
 def load(folder: Path, precision: str) -> Any:

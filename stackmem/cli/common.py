@@ -115,7 +115,8 @@ def own_runtime(settings: Settings, database: Any) -> Iterator[Runtime]:
     """Own the index for the block, as a server would. Raises Busy where another process does."""
     runtime = build(settings, owns_index=True, lock_wait_s=2, database=database)
     try:
-        if runtime.index.current is None:
+        # A changed embedder may need hours: `reindex`, or a server in the background, does that.
+        if runtime.index.current is None and not runtime.index.change:
             reindex(runtime.index)
         yield runtime
     finally:

@@ -30,6 +30,8 @@ def status(owner: str, as_json: bool) -> None:
     index = found["index"]
     click.echo(f"{'index':9}{index['kind']}  points {index['points']}  waiting {index['pending']}")
     click.echo(f"{'embedder':9}{index['embedder']}, {index['dim']} dimensions")
+    for reason in found["reasons"]:
+        click.echo(reason)
     if found["oldest_pending_s"] is not None:
         click.echo(
             f"The oldest turn that is no memory yet is {found['oldest_pending_s']} s old. Turns are looked at when six "

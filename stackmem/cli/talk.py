@@ -3,7 +3,6 @@
 import io
 import json
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +52,7 @@ def chat(owner: str, session: str | None, as_json: bool) -> None:
                 pass  # Ctrl-C came before the first turn did
 
     def alone(runtime: Runtime) -> None:
-        threading.Thread(target=runtime.index.embedder.load, daemon=True).start()
+        runtime.index.loading.begin()
 
         def say(text: str) -> dict[str, Any]:
             return shapes.turn_answer(runtime.conversation.turn(Said(owner, text, name)))

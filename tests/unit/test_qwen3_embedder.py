@@ -328,6 +328,18 @@ def test_the_fingerprint_names_model_dimension_precision_and_instruction(folder:
     assert all(name.startswith("qwen3-Tiny-") for name in names)
 
 
+def test_other_dimensions_come_from_the_same_weights(folder: Path, embedder: Qwen3Embedder) -> None:
+    embedder.load()
+    narrow = embedder.sized(32)
+    assert narrow.ready()
+    np.testing.assert_allclose(
+        narrow.embed_queries(MIXED), Qwen3Embedder(str(folder), 32).embed_queries(MIXED), atol=1e-6
+    )
+    assert embedder.embed_queries(MIXED).shape == (len(MIXED), 64)
+    with pytest.raises(PermanentError, match="32 to 64 dimensions, not 65"):
+        embedder.sized(65)
+
+
 def test_the_model_is_loaded_once_and_its_threads_are_as_set(folder: Path) -> None:
     embedder, before = Qwen3Embedder(str(folder), threads=2), torch.get_num_threads()
     try:
@@ -336,13 +348,13 @@ def test_the_model_is_loaded_once_and_its_threads_are_as_set(folder: Path) -> No
             thread.start()
         for thread in loading:
             thread.join()
-        module, seen = embedder._module, list[int]()
+        module, seen = embedder._weights.module, list[int]()
         other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
         other.start()
         other.join()
         assert seen == [2]
         embedder.load()
-        assert embedder._module is module
+        assert embedder._weights.module is module
     finally:
         torch.set_num_threads(before)
 
@@ -350,7 +362,7 @@ def test_the_model_is_loaded_once_and_its_threads_are_as_set(folder: Path) -> No
 def test_half_of_the_cores_are_taken_unless_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, threads in ((8, 4), (1, 1), (None, 1)):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        assert Qwen3Embedder(str(folder))._threads == threads
+        assert Qwen3Embedder(str(folder))._weights.threads == threads
 
 
 def test_several_threads_get_the_vectors_of_their_own_texts(embedder: Qwen3Embedder) -> None:

@@ -13,11 +13,12 @@ from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.editing import edit
-from stackmem.indexing import IndexHandle
+from stackmem.index_handle import IndexHandle
 from stackmem.models import MemoryVector, Session, Turn
 from stackmem.ports import CommonPart, IndexFilter, IndexHit, Vector
 from stackmem.ranking import Ranked, newest_first_in_ties
-from stackmem.recall import Recall, SearchArguments, ToolResult, read_arguments
+from stackmem.recall import Recall, ToolResult
+from stackmem.search_arguments import SearchArguments, read_arguments
 from tests.fakes import FixedClock
 from tests.unit.world import ZONE, World, at
 
@@ -426,9 +427,9 @@ def test_an_unknown_tool_is_answered_with_a_sentence(world: World) -> None:
 
 
 def test_an_index_that_is_not_there_is_answered_with_a_sentence(world: World, embedder: UseEmbedder) -> None:
-    recall = Recall(IndexHandle(None, embedder), embedder, ZONE)
+    recall = Recall(IndexHandle(None, embedder), ZONE)
     result = recall.call("home", None, "search_memory", {"query": "x"})
-    assert result.note == "The memory index is being rebuilt; answer without it, and say so."
+    assert result.note == "The memory index is not open in this process; answer without it, and say so."
 
 
 def test_a_query_without_end_is_cut() -> None:

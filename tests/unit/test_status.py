@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.adapters.use_embedder import UseEmbedder
-from stackmem.indexing import IndexHandle
+from stackmem.index_handle import IndexHandle
 from stackmem.models import PointDeletion
 from stackmem.status import active_points, pending, status
 from tests.fakes import MemoryIndexStore
@@ -15,6 +15,7 @@ EMPTY = {
     "index": {"kind": "memory", "points": 0, "pending": 0, "embedder": "use", "dim": 512},
     "oldest_pending_s": None,
     "forget_requests": [],
+    "reasons": [],
 }
 
 

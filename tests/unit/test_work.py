@@ -12,7 +12,8 @@ from stackmem import work
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.exceptions import TransientError
-from stackmem.indexing import IndexHandle, reindex
+from stackmem.index_handle import IndexHandle
+from stackmem.indexing import reindex
 from stackmem.models import Job, Lease, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.ports import Hint
 from stackmem.work import Work, is_compared, is_indexed

@@ -11,7 +11,8 @@ from stackmem.answers import Segment
 from stackmem.compare import Comparing
 from stackmem.converse import Conversation, Said
 from stackmem.ids import turn_uid
-from stackmem.indexing import IndexHandle, index_owner, reindex
+from stackmem.index_handle import IndexHandle
+from stackmem.indexing import index_owner, reindex
 from stackmem.making import make_memory
 from stackmem.models import Memory, MemoryEntity, MemorySource, Owner, Session, Turn, Window
 from stackmem.persona import load_persona
@@ -65,7 +66,7 @@ class World:
         self.index = IndexHandle(self.store, embedder)
         if self.index.current is None:
             reindex(self.index)
-        self.recall = Recall(self.index, embedder, ZONE)
+        self.recall = Recall(self.index, ZONE)
         self.thinker = Thinker(chat, self.recall, self.persona, ZONE, 5.0, 3500)
         self.conversation = Conversation(self.thinker, self.clock, self.queue, TURN_TIMEOUT_S)
         thinking = memory_chat or chat
