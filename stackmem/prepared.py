@@ -18,15 +18,11 @@ _CONVERTED = (UTCField, JSONField, BooleanField)  # what a database may give bac
 
 @dataclass(frozen=True)
 class _Coming:
-    """A value that comes with each run: whose it is, its place in a list, what makes it the database's."""
+    """A value that comes with each run: its name, its place where it is one of a list, what makes it the database's."""
 
     name: str
     place: int | None
     convert: Callable[[Any], Any]
-
-    def of(self, values: dict[str, Any]) -> Any:
-        value = values[self.name] if self.place is None else values[self.name][self.place]
-        return self.convert(value)
 
 
 class Slot(Node):
@@ -99,28 +95,34 @@ class _Statement:
     def __init__(self, query: Any):
         if isinstance(query, Insert) and proxy.obj.returning_clause:
             query = query.returning(query.table._meta.primary_key)
-        self.sql, self.values = query.sql()
+        self.sql, values = query.sql()
+        # The values of a list stand side by side: the first one stands for all.
+        self._values = [value for value in values if not (isinstance(value, _Coming) and value.place)]
         selected: Sequence[Any] = query.selected_columns if isinstance(query, Select) else ()
         self._made = _row_type([_name(column) for column in selected])
-        converters = [_converter(column) for column in selected]
-        self._converters = converters if any(converters) else []
+        converters = [(place, _converter(column)) for place, column in enumerate(selected)]
+        self._converters = [(place, convert) for place, convert in converters if convert is not None]
 
     def filled(self, values: dict[str, Any]) -> list[Any]:
         """Return the statement's values for one run."""
-        return [part.of(values) if isinstance(part, _Coming) else part for part in self.values]
+        filled: list[Any] = []
+        for value in self._values:
+            if not isinstance(value, _Coming):
+                filled.append(value)
+            elif value.place is None:
+                filled.append(value.convert(values[value.name]))
+            else:
+                filled += map(value.convert, values[value.name])
+        return filled
 
     def read(self, rows: Sequence[Any]) -> list[Any]:
-        if not self._converters:
-            return list(map(self._made, rows))
-        return [
-            self._made(
-                [
-                    value if convert is None else convert(value)
-                    for convert, value in zip(self._converters, row, strict=True)
-                ]
-            )
-            for row in rows
-        ]
+        """Return named tuples of what the database returned."""
+        if self._converters:
+            rows = [list(row) for row in rows]
+            for place, convert in self._converters:
+                for row in rows:
+                    row[place] = convert(row[place])
+        return list(map(self._made, rows))
 
 
 def _padded(values: Sequence[Any]) -> list[Any]:
