@@ -42,7 +42,8 @@ enable_utc = True
 imports = ["workers.tasks"]
 task_default_queue = "live"
 # live: remember and compare, any number of workers. index: one consumer, the owner of the index. batch: scoring, one
-# consumer with concurrency 1: a judge that takes minutes delays no memory, and is not asked twice at once.
+# consumer (`celery -A workers worker -Q batch -c 1`): a judge that takes minutes delays no memory, and is not asked
+# twice at once.
 task_routes = {
     "workers.remember": {"queue": "live"},
     "workers.compare": {"queue": "live"},

@@ -12,6 +12,7 @@ from evals.live_turns import LIVE, OPEN, case_of, due_turns, last_turns, unfinis
 from evals.windows import write_windows
 from stackmem.asking import ATTEMPTS, delay
 from stackmem.bootstrap import Runtime
+from stackmem.config import Settings
 from stackmem.database import Held, lease, transaction
 from stackmem.exceptions import BadAnswer, ContentRefused, PermanentError, TransientError
 from stackmem.models import Memory, Turn
@@ -51,10 +52,13 @@ class LiveScoring:
     @classmethod
     def over(cls, runtime: Runtime) -> "LiveScoring":
         """Return it over a process's runtime; it needs no index."""
-        settings = runtime.settings
-        allowance = Allowance(settings.judge_calls_per_day, runtime.clock, settings.zone)
-        judge = Metered(runtime.judge, allowance)
-        return cls(judge, allowance, runtime.index.embedder, runtime.clock, settings.zone, settings.judge_timeout_s)
+        return cls.of(runtime.settings, runtime.judge, runtime.index.embedder, runtime.clock)
+
+    @classmethod
+    def of(cls, settings: Settings, judge: ChatModel, embedder: Embedder, clock: Clock) -> "LiveScoring":
+        """Return it over its parts, with the day's allowance around the judge."""
+        allowance = Allowance(settings.judge_calls_per_day, clock, settings.zone)
+        return cls(Metered(judge, allowance), allowance, embedder, clock, settings.zone, settings.judge_timeout_s)
 
     def run(self) -> Outcome:
         """Judge what is due, of every owner, oldest first; stop where somebody waits, and at the end of the calls."""

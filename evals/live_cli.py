@@ -11,7 +11,7 @@ from evals.judge.standing import BEHIND, Standing, assess, trust
 from evals.live import LiveScoring
 from evals.live_scores import last_scores, live_scores
 from evals.live_turns import last_turns
-from stackmem.bootstrap import build, judge_model
+from stackmem.bootstrap import embedder_of, opened_judge
 from stackmem.cli.common import json_option, owner_option, print_json, store
 from stackmem.cli.progress import progress_bar
 from stackmem.clock import SystemClock
@@ -33,8 +33,8 @@ def score(owner: str, last: int, as_json: bool) -> None:
     fallback line, are not counted. The calls of the day are kept to.
     """
     settings = load_settings()
-    with store(settings) as database, progress_bar("Judging") as bar:
-        scoring = LiveScoring.over(build(settings, owns_index=False, database=database))
+    with store(settings), opened_judge(settings) as model, progress_bar("Judging") as bar:
+        scoring = LiveScoring.of(settings, model, embedder_of(settings), SystemClock())
         outcome = scoring.run_now(owner, last, bar)
         judges = last_scores(last_turns(owner, last))
     if as_json:
@@ -82,8 +82,7 @@ def judge(as_json: bool) -> None:
     count among those of the day.
     """
     settings = load_settings()
-    model = judge_model(settings)
-    with store(settings), progress_bar("Judging the judge") as bar:
+    with store(settings), opened_judge(settings) as model, progress_bar("Judging the judge") as bar:
         try:
             standing = assess(model, packaged_labels(), settings.judge_timeout_s, SystemClock(), bar)
         except (TransientError, PermanentError) as exc:

@@ -113,7 +113,7 @@ def _first_unfinished(owner: str) -> int:
 def _write(labels: Sequence[Label], ordinal: int, now: datetime) -> None:
     first, last = labels[0], labels[-1]
     times = [label.turn.at for label in labels]
-    Score.create(
+    Score.insert(  # two processes may write the same window: it is the same
         owner=first.owner,
         judge=first.judge,
         prompt_version=first.prompt_version,
@@ -125,4 +125,4 @@ def _write(labels: Sequence[Label], ordinal: int, now: datetime) -> None:
         to_at=max(times),
         created_at=now,
         **asdict(Tally.of(labels)),
-    )
+    ).on_conflict_ignore().execute()

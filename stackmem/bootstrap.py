@@ -1,7 +1,7 @@
 """The only place that builds adapters: settings in, a runtime out."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -122,6 +122,17 @@ def memory_model(settings: Settings) -> ChatModel:
 def judge_model(settings: Settings) -> ChatModel:
     """Return the model that judges turns: its own settings first, the chat's where they are unset."""
     return OfflineChat() if settings.judge_is_offline else _background_model(settings, "judge")
+
+
+@contextmanager
+def opened_judge(settings: Settings) -> Iterator[ChatModel]:
+    """Yield the model that judges turns, for a command; its connections are closed afterwards."""
+    judge = judge_model(settings)
+    try:
+        yield judge
+    finally:
+        if isinstance(judge, OpenAIChat):
+            judge.close()
 
 
 def _background_model(settings: Settings, kind: Literal["memory", "judge"]) -> ChatModel:
