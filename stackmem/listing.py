@@ -10,7 +10,7 @@ from stackmem.by_words import matching
 from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.making import replaced
-from stackmem.models import Memory
+from stackmem.models import Memory, Turn
 from stackmem.naming import widen
 from stackmem.ports import IndexFilter
 from stackmem.recall import Recall
@@ -42,8 +42,11 @@ def search(recall: Recall, owner: str, query: str, wanted: Wanted, limit: int, z
     return {"memories": shown, "count": len(shown)}
 
 
-def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, Any]:
-    """Return ``{"memories": […], "count"}``, the newest said first; active ones unless another status is wanted."""
+def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo, offset: int = 0) -> dict[str, Any]:
+    """Return ``{"memories": […], "count"}``, the newest said first; active ones unless another status is wanted.
+
+    ``offset`` is how many of the newest are passed over.
+    """
     key, since, until = entity_key(wanted.get("entity") or ""), wanted.get("since"), wanted.get("until")
     where = IndexFilter(
         owner,
@@ -54,7 +57,9 @@ def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo) -> dict[str, An
         until=read_time(until, zone, end_of_day=True) if until else None,
     )
     rows = matching(where).where(_has_words()).order_by(Memory.said_at.desc(), Memory.id)
-    found = list(rows.limit(limit))
+    # Sorting ids and times alone, then reading the rows of the page: a row is long, and a store has thousands.
+    places = {row.id: place for place, row in enumerate(rows.select(Memory.id).limit(limit).offset(offset))}
+    found = sorted(Memory.select().where(Memory.id.in_(list(places))), key=lambda row: places[row.id])
     return {"memories": shapes.memory_lines(found, zone), "count": len(found)}
 
 
@@ -97,4 +102,9 @@ def history(memory: Memory) -> list[Memory]:
 
 def source_lines(memory: Memory, zone: tzinfo) -> list[dict[str, Any]]:
     """Return the turns a memory was made of, oldest first."""
-    return [shapes.turn_line(turn, zone) for turn in sources.source_turns([memory.id])[memory.id]]
+    return [shapes.turn_line(turn, zone) for turn in source_rows(memory)]
+
+
+def source_rows(memory: Memory) -> list[Turn]:
+    """Return the turns a memory was made of as rows, oldest first."""
+    return sources.source_turns([memory.id])[memory.id]

@@ -4,9 +4,11 @@ import hmac
 import ipaddress
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
-from flask import Flask, Response, current_app, g, request
+from flask import Flask, current_app, g, request
 from peewee import SqliteDatabase
+from werkzeug.wrappers import Response
 
 from stackmem import devices
 from stackmem.bootstrap import Runtime
@@ -15,6 +17,10 @@ from web.problems import problem
 
 HOME = "home"  # the owner where nothing chooses another
 OPEN = ("/healthz",)
+OPEN_PAGES = ("static", "pages.login.show", "pages.login.enter")  # a login page, and how it looks
+COOKIE = "stackmem_token"  # a device's token, for pages
+PAGES = "pages"
+LOCAL_NAMES = (".localhost", ".local", ".internal", ".home.arpa")  # no public DNS has them (RFC 6761, 6762, 8375)
 
 
 def runtime() -> Runtime:
@@ -36,7 +42,7 @@ def register(app: Flask, refuse: Callable[..., Response] = problem) -> None:
         if request.path in OPEN:
             return None
         database().connect(reuse_if_open=True)
-        return _identify(refuse)
+        return _identify(refuse) if request.endpoint not in OPEN_PAGES else None
 
     @app.teardown_request
     def _close(_: BaseException | None) -> None:
@@ -51,8 +57,8 @@ def _identify(refuse: Callable[..., Response]) -> Response | None:
     if key and current_app.config["KEY"] and hmac.compare_digest(key.encode(), current_app.config["KEY"].encode()):
         g.admin, g.owner = True, text_in_query("owner") or HOME
         return None
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    device = devices.find(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
+    token = _token()
+    device = devices.find(token) if token else None
     if device is not None:
         g.owner, g.device = device.owner, device.name
         return None
@@ -65,6 +71,14 @@ def _identify(refuse: Callable[..., Response]) -> Response | None:
     )
 
 
+def _token() -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    # Only pages take a cookie: their forms carry a token of their own, so no other site can act through it.
+    return request.cookies.get(COOKIE, "") if PAGES in request.blueprints else ""
+
+
 def is_local() -> bool:
     """Tell whether the request comes from this machine itself, not through a proxy on it."""
     forwarded = any(name == "FORWARDED" or name.startswith("X_FORWARDED_") for name in _header_names())
@@ -73,7 +87,21 @@ def is_local() -> bool:
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback and not forwarded
+    return (mapped or address).is_loopback and not forwarded and not _has_public_name(request.host)
+
+
+def _has_public_name(host: str) -> bool:
+    """Tell whether the Host header names what anybody's DNS could name.
+
+    A page from elsewhere may let its own name point to 127.0.0.1 ("DNS rebinding") and would then read what we answer
+    in this person's browser. An address, or a name that only this machine or its network gives, cannot be had that way.
+    """
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        ipaddress.ip_address(name)
+    except ValueError:
+        return "." in name and not name.endswith(LOCAL_NAMES)
+    return False
 
 
 def _header_names() -> set[str]:

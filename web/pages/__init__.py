@@ -1,0 +1,17 @@
+"""The pages for people: what the robot knows of them, why it said that, and whether it is getting better."""
+
+from flask import Blueprint, Flask
+
+from web.access import PAGES
+from web.pages import changing, conversations, errors, home, login, memories, safety, shown, transfer, waiting
+
+
+def register(app: Flask) -> None:
+    """Add the pages, what every page shows, and what keeps them safe."""
+    pages = Blueprint(PAGES, __name__)
+    for module in (home, login, memories, changing, waiting, transfer, conversations):
+        pages.register_blueprint(module.blueprint)
+    safety.register(app, pages)
+    errors.register(app, pages)
+    shown.register(app)
+    app.register_blueprint(pages)
