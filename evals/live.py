@@ -9,6 +9,7 @@ from typing import Any
 from evals.allowance import Allowance, Metered, Spent
 from evals.judge.turn import PROMPT_VERSION, Case, Verdict, judge_turn
 from evals.live_turns import LIVE, OPEN, case_of, due_turns, last_turns, unfinished
+from evals.nearest import NotEmbedded
 from evals.windows import write_windows
 from stackmem.asking import ATTEMPTS, delay
 from stackmem.bootstrap import Runtime
@@ -52,7 +53,7 @@ class LiveScoring:
     @classmethod
     def over(cls, runtime: Runtime) -> "LiveScoring":
         """Return it over a process's runtime; it needs no index."""
-        return cls.of(runtime.settings, runtime.judge, runtime.index.embedder, runtime.clock)
+        return cls.of(runtime.settings, runtime.judge, runtime.index.searching, runtime.clock)
 
     @classmethod
     def of(cls, settings: Settings, judge: ChatModel, embedder: Embedder, clock: Clock) -> "LiveScoring":
@@ -80,6 +81,8 @@ class LiveScoring:
                 break
             try:
                 judged += self._judge_one(turn_id)
+            except NotEmbedded as exc:
+                stopped = str(exc)  # another owner's may have theirs
             except Spent as exc:
                 stopped = str(exc)
                 break

@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from peewee import JOIN
 
+from stackmem.exceptions import TransientError
 from stackmem.models import Memory, MemoryVector, Window
 from stackmem.ports import Embedder
 
 _REMADE = ("made", "kept")  # a rebuild makes them again, but their window keeps its time
+
+
+class NotEmbedded(TransientError):
+    """Some memories have no vectors of this embedder yet: turns are judged when they have, see `stackmem reindex`."""
 
 
 def existing(owner: str, then: datetime) -> set[str]:
@@ -35,7 +40,10 @@ def existing(owner: str, then: datetime) -> set[str]:
 
 
 def nearest(owner: str, words: str, then: datetime, embedder: Embedder, limit: int) -> list[Memory]:
-    """Return the ``limit`` memories that existed then and are nearest by summary or source words, nearest first."""
+    """Return the ``limit`` memories that existed then and are nearest by summary or source words, nearest first.
+
+    Raises NotEmbedded while one of them has no vector: a judge that is not shown it would say that there was none.
+    """
     there = existing(owner, then)
     if not there:
         return []
@@ -49,6 +57,8 @@ def nearest(owner: str, words: str, then: datetime, embedder: Embedder, limit: i
         if identity in there:
             similarity = float(np.dot(query, np.frombuffer(bytes(vector), dtype="<f4")))
             best[identity] = max(similarity, best.get(identity, -1.0))
+    if len(best) < len(there):
+        raise NotEmbedded
     ids = sorted(best, key=lambda identity: (-round(best[identity], 6), identity))[:limit]
     rows = {row.id: row for row in Memory.select().where(Memory.id.in_(ids))}
     return [rows[identity] for identity in ids if identity in rows]

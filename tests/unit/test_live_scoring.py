@@ -213,6 +213,21 @@ def test_a_repair_that_the_day_does_not_allow_waits_for_the_next(
     assert scoring(world, chat, per_day=1).run().judged == 1
 
 
+def test_turns_wait_for_the_vectors_of_memories_that_existed_and_hold_up_nobody_else_s(
+    world: World, judging: LiveScoring, model: ScriptedModel
+) -> None:
+    world.memory("猫の名前はモモ。")
+    ours, theirs = live(world), live(world, owner="mari", session="m")
+    done = judging.run()
+    assert done.judged == 1
+    assert "no vectors of this embedder yet" in done.stopped
+    assert labels() == [(theirs.id, "judged")]
+    world.indexed()
+    assert judging.run() == Outcome(1)
+    assert labels() == [(ours.id, "judged"), (theirs.id, "judged")]
+    assert Label.get_by_id(ours.id).shown_ids
+
+
 # --- a judge that fails ----------------------------------------------------------------------------------------------
 
 
@@ -297,6 +312,7 @@ def test_what_the_judge_wrote_of_a_forgotten_memory_goes_with_it(
     memory = world.memory(SECRET)
     world.memory("猫の名前はモモ。", owner="mari", session="m")
     world.indexed()
+    world.indexed("mari")
     model.script = lambda request: said(True, [1] if "紫" in str(request) else [], "合言葉は紫キャベツだから")
     about = live(world, "合言葉なんだっけ", searched=True, memory_ids=[memory.id])
     near = live(world, "覚えてる？", session="old")  # the source turn is in its context
@@ -317,6 +333,7 @@ def test_a_turn_that_is_forgotten_while_the_judge_thinks_gets_no_label(
 ) -> None:
     turn = live(world, state="kept")
     memory = world.memory_of([turn], SECRET)
+    world.indexed()
     model.script = meanwhile(
         said(True, [], SECRET), lambda: forget("home", [memory.id], world.clock.now(), turns=True, at_once=True)
     )
