@@ -8,8 +8,8 @@ from stackmem.bootstrap import build
 from stackmem.config import load_settings
 from stackmem.database import transaction
 from stackmem.ids import memory_id, turn_uid
-from stackmem.indexing import reindex
 from stackmem.models import Memory, MemoryEntity, MemorySource, Owner, Session, Turn
+from stackmem.reindexing import reindex
 from stackmem.text import entity_key
 
 BATCH = 1000

@@ -14,10 +14,10 @@ from stackmem.config import load_settings
 from stackmem.converse import due_looks
 from stackmem.database import transaction
 from stackmem.ids import turn_uid
-from stackmem.indexing import reindex
 from stackmem.looks import SILENCE
 from stackmem.models import Owner, Session, Turn
 from stackmem.ports import ChatModel, Clock, Hint
+from stackmem.reindexing import reindex
 from stackmem.work import STALE
 
 SECOND = timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""Embed memories, keep their vectors in the database, put them into the index; rebuild the index from the rows."""
+"""Embed memories, keep their vectors in the database, put them into the index."""
 
 import hashlib
 import logging
@@ -9,11 +9,10 @@ import numpy as np
 
 from stackmem import sources
 from stackmem.database import transaction
-from stackmem.embedder_change import cut, lacking_vectors, made_by, wider
-from stackmem.exceptions import PermanentError
+from stackmem.embedder_change import cut, made_by, wider
 from stackmem.index_handle import IndexHandle
 from stackmem.models import Memory, MemoryVector, Owner, PointDeletion, Turn
-from stackmem.ports import Embedder, IndexFilter, IndexPoint, Vector, VectorIndex
+from stackmem.ports import Embedder, Fingerprint, IndexFilter, IndexPoint, Vector, VectorIndex
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +52,7 @@ def payload(memory: Memory) -> dict[str, Any]:
             name: getattr(memory, name).isoformat(timespec="seconds")
             for name in ("occurred_at", "occurred_from", "occurred_to", "said_at")
         },
+        "version": memory.version,  # of the row: a point of another one is stale
     }
 
 
@@ -168,6 +168,17 @@ def _stored_vectors(memory_ids: Sequence[str], fingerprint: str) -> dict[tuple[s
     return {(row.memory_id, row.ordinal, row.text_hash): np.frombuffer(bytes(row.vector), dtype="<f4") for row in rows}
 
 
+def stored_is_current(memory_ids: Sequence[str], fingerprint: Fingerprint) -> bool:
+    """Tell whether the stored vectors of these memories, where they have any, are of the texts made of them now."""
+    texts = _texts(list(Memory.select().where(Memory.id.in_(list(memory_ids)))))
+    made = {
+        (memory_id, place, _text_hash(text)) for memory_id, parts in texts.items() for place, text in enumerate(parts)
+    }
+    stored = _stored_vectors(memory_ids, str(fingerprint)).keys()
+    known = {memory_id for memory_id, _, _ in stored}
+    return stored == {each for each in made if each[0] in known}
+
+
 def _store_vectors(
     missing: Iterable[tuple[str, int, str]], vectors: Vector, texts: dict[str, list[str]], embedder: Embedder
 ) -> None:
@@ -202,53 +213,3 @@ def _point(memory: Memory, parts: Sequence[str], stored: dict[tuple[str, int, st
     vectors = [stored[memory.id, ordinal, _text_hash(text)] for ordinal, text in enumerate(parts)]
     windows = np.stack(vectors[1:]) if vectors[1:] else np.zeros((0, dim), dtype=np.float32)
     return IndexPoint(memory.id, vectors[0], windows, payload(memory))
-
-
-# --- rebuild ---------------------------------------------------------------------------------------------------------
-
-
-def reindex(handle: IndexHandle, progress: Progress | None = None, *, embedder: Embedder | None = None) -> int:
-    """Fill a new generation beside the old one from the stored vectors, then swap; return the number of points.
-
-    Search goes on with the old generation meanwhile. Where another embedder (the one that is set, unless given) made
-    it, what is new goes into it while the vectors are made again, which may take hours; made vectors stay, so it goes
-    on where it was killed. Then nothing is indexed until the swap: what changes stays outdated, and follows.
-    """
-    store, embedder = handle.store, embedder or handle.embedder
-    if store is None:
-        raise PermanentError("Only the process that owns the index can rebuild it.")
-    lacking = [row.id for row in lacking_vectors(embedder.fingerprint)] if handle.change else []
-    step = _steps(len(lacking) + Memory.select().where(Memory.status != "forgotten").count(), progress)
-    for first in range(0, len(lacking), BATCH):
-        batch = list(Memory.select().where(Memory.id.in_(lacking[first : first + BATCH])))
-        points_of(batch, embedder)
-        step(len(batch))
-        for row in Memory.select(Memory.owner).where(Memory.outdated).distinct():
-            index_owner(handle, row.owner)
-    done, after = 0, ""
-    with handle.lock:
-        new = store.begin(embedder.fingerprint)
-        while batch := _next_batch(after):
-            new.upsert(points_of(batch, embedder))
-            done, after = done + len(batch), batch[-1].id
-            step(len(batch))
-        handle.exchange(store, embedder)
-    return done
-
-
-def _steps(total: int, progress: Progress | None) -> Callable[[int], None]:
-    """Return what is told how much more was done, and tells ``progress`` how much that is in all."""
-    done = 0
-
-    def step(more: int) -> None:
-        nonlocal done
-        done += more
-        if progress:
-            progress(done, max(total, done))
-
-    return step
-
-
-def _next_batch(after: str) -> list[Memory]:
-    rows = Memory.select().where(Memory.id > after, Memory.status != "forgotten")
-    return list(rows.order_by(Memory.id).limit(BATCH))

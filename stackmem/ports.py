@@ -179,7 +179,10 @@ class VectorIndex(Protocol):
     """One generation of the index: one point a memory, all of one fingerprint. Safe to call from several threads."""
 
     def upsert(self, points: Sequence[IndexPoint]) -> None:
-        """Write or replace points; durable on return. Raises PermanentError on a wrong dimension."""
+        """Write or replace points; durable on return, in a generation begun at its swap.
+
+        Raises PermanentError on a wrong dimension.
+        """
         ...
 
     def delete(self, memory_ids: Sequence[str]) -> None:

@@ -51,6 +51,11 @@ def rebuild_from_turns(remembering: Remembering, progress: Progress | None = Non
     return done
 
 
+def model_calls() -> int:
+    """Return how many calls of the model a rebuild from the turns takes at most: one for every stored look."""
+    return int(Window.select().count())
+
+
 def _replay(owner: str, remembering: Remembering, answers: Answers, note: Callable[[int], None]) -> _Replay:
     """Replay an owner's windows; the model is asked only about looks that have no answer yet."""
     replay = _Replay()

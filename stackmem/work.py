@@ -17,12 +17,14 @@ from stackmem.embedder_change import measured, sample
 from stackmem.exceptions import StackmemError, TransientError
 from stackmem.forgetting import purge_due
 from stackmem.index_handle import IndexHandle
-from stackmem.indexing import Progress, index_owner, reindex
+from stackmem.indexing import Progress, index_owner
+from stackmem.jobs import progress_of
 from stackmem.looks import is_due
 from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.persona import Persona
 from stackmem.ports import Clock, Hint, Queue
 from stackmem.rebuilding import rebuild_from_turns
+from stackmem.reindexing import reindex
 from stackmem.remember import Remembering
 
 log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ class Work:
                 return
             Job.update(state="running").where(Job.id == job_id).execute()
             try:
-                done = self._rebuild(job, _progress_of(job_id))
+                done = self._rebuild(job, progress_of(job_id))
                 outcome = {"state": "done", "done": done, "total": done, "message": ""}
             except TransientError:
                 Job.update(state="waiting", enqueued_at=self.clock.now()).where(Job.id == job_id).execute()
@@ -208,13 +210,6 @@ def retry(owner: str) -> dict[str, int]:
         Window.owner == owner, Window.compared, Window.compare_attempts >= ATTEMPTS
     )
     return {"turns": len(failed), "comparisons": given_up.execute()}
-
-
-def _progress_of(job_id: int) -> Progress:
-    def note(done: int, total: int) -> None:
-        Job.update(done=done, total=total).where(Job.id == job_id).execute()
-
-    return note
 
 
 def _stale(column: Any, stale: datetime) -> Any:

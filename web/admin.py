@@ -5,7 +5,7 @@ from typing import Any
 from flask import Blueprint, g
 
 from stackmem.exceptions import NotFound
-from stackmem.models import Job
+from stackmem.jobs import reindex_job
 from stackmem.ports import Hint
 from stackmem.status import status
 from web.access import runtime
@@ -47,6 +47,6 @@ def post_retry() -> dict[str, Any]:
 @blueprint.post("/reindex")
 def post_reindex() -> dict[str, Any]:
     """Begin a rebuild; the row of the job tells its progress."""
-    job = Job.create(kind="reindex", arguments={"from": json_object().get("from")}, created_at=runtime().clock.now())
+    job = reindex_job(json_object().get("from") or "memories", runtime().clock.now())
     runtime().work.queue.put(Hint("reindex", job.id))
     return {"job_id": job.id}

@@ -115,7 +115,10 @@ class EdgeStore:
             return self._index
 
     def begin(self, fingerprint: Fingerprint) -> EdgeIndex:
-        """Return a new, empty generation; an orphan is removed. Raises Busy, or TransientError on a full disk."""
+        """Return a new, empty generation, durable at its swap; an orphan is removed.
+
+        Raises Busy, or TransientError on a full disk.
+        """
         with self._doing:
             self._lock.acquire()
             self._abandon()
@@ -139,6 +142,7 @@ class EdgeStore:
             shard, index = self._begun
             with translated():
                 shard.engine.flush()
+                shard.begun = False
                 write_durably(self._folder / "CURRENT", shard.folder.name)
             old, self._current, self._begun = self._current, shard, None
             self._give_out(index)

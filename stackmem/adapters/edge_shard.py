@@ -18,6 +18,8 @@ from stackmem.exceptions import PermanentError, StackmemError, TransientError
 from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, Vector
 
 ENGINE = f"qdrant-edge-py {version('qdrant-edge-py')}"
+# Of points in a generation begun. A flush is dozens of fsyncs, however few the points, and holds Python's lock.
+FLUSH = 4096
 # Edge writes through memory maps of sparse files: on a full disk SIGBUS kills the process (0.9.0, measured on tmpfs).
 RESERVE = 64 * 1024 * 1024  # bytes that stay free beside what a write brings
 
@@ -30,6 +32,8 @@ class Shard:
     folder: Path
     fingerprint: Fingerprint
     users: int = 0  # threads inside; kept by those who hand it out
+    begun: bool = False  # not the current generation yet: after a power cut it is begun again, so it is flushed seldom
+    unflushed: int = 0  # points
 
     @classmethod
     def load(cls, folder: Path, fingerprint: Fingerprint) -> Self:
@@ -57,17 +61,21 @@ class Shard:
         for field in points.DATETIME_FIELDS:
             engine.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Datetime))
         engine.flush()
-        return cls(engine, folder, fingerprint)
+        return cls(engine, folder, fingerprint, begun=True)
 
     def upsert(self, new: Sequence[IndexPoint]) -> None:
-        """Write points and flush. Raises PermanentError, before anything is written, and TransientError (disk full)."""
+        """Write points and flush; of a generation begun, now and then.
+
+        Raises PermanentError, before anything is written, and TransientError (disk full).
+        """
         batch = [_edge_point(point, self.fingerprint.dim) for point in new]
-        self._write(edge.UpdateOperation.upsert_points(batch), sum(p.summary.nbytes + p.sources.nbytes for p in new))
+        size = sum(point.summary.nbytes + point.sources.nbytes for point in new)
+        self._write(edge.UpdateOperation.upsert_points(batch), len(new), size)
 
     def delete(self, memory_ids: Sequence[str]) -> None:
         """Remove points and flush. Raises TransientError where the disk is full."""
         found: list[Any] = points.known_point_ids(memory_ids)
-        self._write(edge.UpdateOperation.delete_points(found), 0)
+        self._write(edge.UpdateOperation.delete_points(found), len(found), 0)
 
     def search(self, query: Vector, where: IndexFilter, limit: int, common: CommonPart | None = None) -> list[IndexHit]:
         """Return the best ``limit`` by summary and the best ``limit`` by sources, each with both scores."""
@@ -90,10 +98,13 @@ class Shard:
             edge.ScrollRequest(offset=offset, limit=points.PAGE, filter=condition, with_payload=True)
         )
 
-    def _write(self, operation: edge.UpdateOperation, size: int) -> None:
+    def _write(self, operation: edge.UpdateOperation, count: int, size: int) -> None:
         _check_space(self.folder, size)
         self.engine.update(operation)
-        self.engine.flush()  # Edge does no fsync before
+        self.unflushed += count
+        if not self.begun or self.unflushed >= FLUSH:
+            self.engine.flush()  # Edge does no fsync before
+            self.unflushed = 0
 
     def _ask(self, *requests: edge.QueryRequest) -> list[list[edge.ScoredPoint]]:
         return self.engine.query_batch(edge.QueryBatchRequest(list(requests)))

@@ -14,7 +14,7 @@ from stackmem.bootstrap import Runtime, build, make_home
 from stackmem.config import Settings, load_settings
 from stackmem.database import open_database
 from stackmem.exceptions import Busy, StackmemError, TransientError
-from stackmem.indexing import reindex
+from stackmem.reindexing import reindex
 from stackmem.text import clean
 
 SERVER_FILE = "server.json"  # in the home folder, mode 0600: where the running server is, and its key

@@ -1,7 +1,10 @@
 """Whatever is derived can be deleted and rebuilt, and the same searches give the same ids and scores."""
 
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +13,8 @@ import pytest
 
 from tests.checking import check_store, rows
 from tests.e2e.test_kill import some_sessions
-from tests.running import RunningServer, command, json_of
+from tests.running import RunningServer, command, environment, json_of, until
+from tests.scripted import ScriptedServer, content
 
 QUESTIONS = ("ゲームの持ちキャラ", "キーボードを打つのが速い", "夜ぐっすり眠れる", "梅干しの味", "タイピング")
 
@@ -101,3 +105,46 @@ def test_the_command_line_finds_what_the_server_finds(filled: Path) -> None:
     with RunningServer(filled) as server:
         assert json_of(filled, "memories", "search", QUESTIONS[0]) == alone
         assert server.get(f"/v1/memories?q={quote(QUESTIONS[0])}")[1] == alone
+
+
+KILLED = """
+import os, signal
+import stackmem.work
+from stackmem.cli import main
+stackmem.work.progress_of = lambda job_id: lambda done, total: os.kill(os.getpid(), signal.SIGKILL)
+main(["reindex"])
+"""
+
+
+def test_a_rebuild_killed_half_way_is_done_by_the_same_command_again(filled: Path, before: list[Any]) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED], env=environment(filled), cwd=filled.parent, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert rows(filled, "SELECT state FROM job WHERE kind = 'reindex'") == [("running",)]
+    assert command(filled, "reindex").returncode == 0
+    assert rows(filled, "SELECT state FROM job WHERE kind = 'reindex'") == [("done",)]
+    assert len([path for path in (filled / "index").iterdir() if path.is_dir()]) == 1
+    assert searches_of(filled) == before
+
+
+def test_a_rebuild_killed_half_way_is_done_by_the_next_server(filled: Path, before: list[Any]) -> None:
+    subprocess.run([sys.executable, "-c", KILLED], env=environment(filled), cwd=filled.parent, check=False)
+    with RunningServer(filled) as server:
+        until(lambda: rows(filled, "SELECT state FROM job WHERE kind = 'reindex'") == [("done",)], "it is rebuilt")
+        assert searches(server) == before
+
+
+def test_a_rebuild_from_the_turns_says_what_it_asks_and_asks_first(filled: Path) -> None:
+    windows = rows(filled, "SELECT count(*) FROM window")[0][0]
+    with ScriptedServer(lambda _: content('{"segments": []}')) as model:
+        remote = {"memory_base_url": model.base_url, "memory_model": "qwen"}
+        for answer in ("n\n", ""):
+            done = command(filled, "reindex", "--from", "turns", stdin=answer, **remote)
+            assert done.returncode == 1
+            assert f"This asks qwen up to {windows} times. Go on?" in done.stderr
+            assert "Nothing was changed. With --yes it does not ask." in done.stderr
+        assert model.requests == []
+        done = command(filled, "reindex", "--from", "turns", stdin="y\n", **remote)
+        assert 0 < len(model.requests) <= 2 * windows, done.stderr
+        asked = len(model.requests)
+        command(filled, "reindex", "--from", "turns", "--yes", **remote)
+        assert len(model.requests) > asked

@@ -28,9 +28,9 @@ from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.converse import Said
 from stackmem.exceptions import Busy, SettingsError
-from stackmem.indexing import reindex
 from stackmem.models import Lease, Turn
 from stackmem.ports import Fingerprint, Hint, IndexFilter
+from stackmem.reindexing import reindex
 from stackmem.search_arguments import SearchArguments
 from tests import qwen3
 from tests.fakes import FixedClock

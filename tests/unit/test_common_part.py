@@ -11,10 +11,10 @@ from stackmem.adapters.local_index import LocalStore
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.forgetting import forget
 from stackmem.index_handle import IndexHandle
-from stackmem.indexing import reindex
 from stackmem.models import Memory, MemoryVector, Turn
 from stackmem.ports import CommonPart, IndexFilter
 from stackmem.recall import Recall
+from stackmem.reindexing import reindex
 from stackmem.search_arguments import SearchArguments
 from tests.unit.world import ZONE, World
 

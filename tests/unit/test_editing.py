@@ -8,9 +8,9 @@ import pytest
 from stackmem import listing
 from stackmem.editing import edit
 from stackmem.exceptions import Conflict, InvalidInput, NotFound
-from stackmem.indexing import reindex
 from stackmem.models import Memory, MemoryEntity, MemorySource, Session
 from stackmem.rebuilding import rebuild_from_turns
+from stackmem.reindexing import reindex
 from tests.unit.conftest import ScriptedModel
 from tests.unit.world import ZONE, World, again, decisions, keep, segments, sources_of, summaries
 

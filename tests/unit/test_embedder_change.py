@@ -14,10 +14,12 @@ from stackmem.by_words import find_by_words
 from stackmem.embedder_change import Change, change_of, cut, measured, other_dim, sample, wider
 from stackmem.exceptions import PermanentError, TransientError
 from stackmem.index_handle import IndexHandle
-from stackmem.indexing import index_owner, reindex
+from stackmem.indexing import index_owner
+from stackmem.making import changed
 from stackmem.models import Job, Memory, MemoryVector
 from stackmem.ports import Fingerprint, Hint, IndexFilter, Vector
 from stackmem.recall import Recall
+from stackmem.reindexing import reindex
 from stackmem.search_arguments import SearchArguments
 from stackmem.work import Work
 from tests.fakes import LateEmbedder, MemoryIndex
@@ -90,7 +92,8 @@ def found(world: World, query: str, **where: Any) -> list[str]:
 
 @pytest.fixture
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stackmem.indexing.BATCH", BATCH)
+    monkeypatch.setattr("stackmem.reindexing.BATCH", BATCH)
+    monkeypatch.setattr("stackmem.reindexing.ROWS", BATCH)
 
 
 # --- while the old embedder can be had -------------------------------------------------------------------------------
@@ -358,3 +361,16 @@ def test_a_swap_that_fails_leaves_everything_as_it_was(
         reindex(handle)
     assert handle.searching is embedder
     assert found(world, "猫の名前")[0] == CAT
+
+
+def test_vectors_that_nobody_kept_up_while_another_embedder_was_set_are_not_trusted(
+    world: World, restarted: Restarted, embedder: UseEmbedder
+) -> None:
+    reindex(restarted(Part(embedder, 64)))
+    memory = Memory.select().order_by(Memory.id).first()
+    Memory.update(**changed(summary="ユーザーの犬の名前はポチだ。")).where(Memory.id == memory.id).execute()
+    world.indexed()  # with the new embedder alone
+    handle = restarted(embedder, former=False)
+    assert handle.current is None
+    reindex(handle)
+    assert found(world, "ポチという犬") == ["ユーザーの犬の名前はポチだ。"]

@@ -1,6 +1,8 @@
 """Embedding, storing, upserting, marking; and the index made again from the rows."""
 
+import json
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,18 @@ from stackmem.indexing import (
     WINDOWS,
     index_owner,
     payload,
-    reindex,
     source_windows,
     summary_text,
 )
 from stackmem.making import add_sources, changed, supersede
 from stackmem.models import Memory, MemoryVector, Owner, PointDeletion, Turn
 from stackmem.ports import Fingerprint, IndexPoint, Vector
+from stackmem.reindexing import reindex
+from stackmem.stored_points import payload_of, rows_after, stored_points
 from tests.fakes import MemoryIndexStore
 from tests.unit.world import World, again, at, points_and_vectors, sources_of
 
+TIMES = ("occurred_at", "occurred_from", "occurred_to", "said_at")
 CAT, PC = "ユーザーの猫の名前はモモだ。", "ユーザーは富士通のPCを13万円で買った。"
 
 
@@ -68,6 +72,7 @@ BATCH = 4  # instead of 64, in the tests that fill more than one
 @pytest.fixture
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stackmem.indexing.BATCH", BATCH)
+    monkeypatch.setattr("stackmem.reindexing.ROWS", BATCH)
 
 
 def change(memory: Memory, **columns: Any) -> None:
@@ -113,6 +118,7 @@ def test_the_payload_is_what_the_index_filters_by(world: World) -> None:
         "occurred_from": "2026-06-30T15:00:00+00:00",
         "occurred_to": "2026-07-01T14:59:59+00:00",
         "said_at": "2026-07-02T01:00:00+00:00",
+        "version": 1,
     }
 
 
@@ -371,6 +377,56 @@ def test_a_rebuild_tells_its_progress(world: World) -> None:
     steps: list[tuple[int, int]] = []
     assert reindex(world.index, lambda done, total: steps.append((done, total))) == BATCH + 1
     assert steps == [(BATCH, BATCH + 1), (BATCH + 1, BATCH + 1)]
+
+
+def test_a_rebuild_embeds_what_is_outdated_or_has_lost_its_vector(world: World, counting: Counting) -> None:
+    kept, changed_since, lost = world.memory(CAT, "一"), world.memory(PC, "二"), world.memory("三", "a", "b", "c")
+    world.indexed()
+    before = points_and_vectors(world)
+    change(changed_since, topic="別の話")
+    MemoryVector.delete().where(MemoryVector.memory == lost.id, MemoryVector.ordinal < 2).execute()
+    counting.texts.clear()
+    assert reindex(world.index) == 3
+    assert counting.texts == [summary_text(again(changed_since)), summary_text(lost), "a\nそうなんだ\nb\nそうなんだ"]
+    after = points_and_vectors(world)
+    assert (after[kept.id], after[lost.id]) == (before[kept.id], before[lost.id])
+    assert after[changed_since.id][2]["version"] == again(changed_since).version
+
+
+def test_vectors_of_texts_that_are_made_otherwise_now_are_made_again(
+    world: World, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = world.memory(CAT, "一", "二", "三")
+    world.indexed()
+    counting.texts.clear()
+    monkeypatch.setattr("stackmem.indexing.WINDOW", 1)  # as in another version of stackmem
+    reindex(world.index)
+    assert counting.texts == ["一\nそうなんだ", "二\nそうなんだ", "三\nそうなんだ"]
+    assert len(points_and_vectors(world)[memory.id][1]) == 512 * 4 * 3
+
+
+def test_the_rows_read_at_once_give_the_same_payload_as_the_model(world: World) -> None:
+    world.memory(CAT, entities=["モモ", "猫"], occurred_at="2026-07-01", memory_type="preference")
+    world.memory(PC, occurred_from="2020-01-01", occurred_to="2020-12-31", owner="mari", status="superseded")
+    rows = rows_after("", 10)
+    assert [payload_of(row) for row in rows] == [payload(again(Memory(id=row.id))) for row in rows]
+
+
+def test_rows_of_another_database_give_the_same_payload(world: World) -> None:
+    world.memory(CAT, entities=["モモ"])
+    (row,) = rows_after("", 10)
+    times = {name: datetime.fromisoformat(getattr(row, name)).astimezone(at("01 10:00").tzinfo) for name in TIMES}
+    assert payload_of(row._replace(entity_keys=json.loads(row.entity_keys), **times)) == payload_of(row)
+
+
+def test_a_memory_that_has_lost_one_of_its_vectors_is_not_among_the_stored_points(world: World) -> None:
+    whole, torn, headless = (world.memory(CAT, "一", "二", "三") for _ in range(3))
+    world.indexed()
+    for memory, ordinal in ((torn, 1), (headless, 0)):
+        MemoryVector.delete().where(MemoryVector.memory == memory.id, MemoryVector.ordinal == ordinal).execute()
+    points = stored_points(rows_after("", 10), world.embedder.fingerprint)
+    assert list(points) == [whole.id]
+    assert stored_points([], world.embedder.fingerprint) == {}
 
 
 def test_a_rebuild_that_fails_leaves_the_old_generation(world: World, counting: Counting) -> None:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stackmem import work
+from stackmem import jobs, work
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.exceptions import TransientError
 from stackmem.index_handle import IndexHandle
-from stackmem.indexing import reindex
 from stackmem.models import Job, Lease, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.ports import Hint
+from stackmem.reindexing import reindex
 from stackmem.work import Work, is_compared, is_indexed
 from tests.fakes import MemoryIndexStore
 from tests.scripted import error
@@ -216,6 +216,30 @@ def test_a_reindex_job_keeps_its_progress_and_ends_done(world: World) -> None:
     assert job.finished_at == world.clock.now()
     assert len(world.points()) == 3
     assert is_indexed()
+
+
+def test_a_rebuild_that_was_begun_is_taken_up_and_no_other(world: World) -> None:
+    now = world.clock.now()
+    done = Job.create(kind="reindex", created_at=now, state="done", arguments={"from": "turns"})
+    scrub = Job.create(kind="scrub", created_at=now)
+    begun = Job.create(kind="reindex", created_at=now, state="running", arguments={"from": None})
+    assert jobs.reindex_job("memories", now).id == begun.id
+    fresh = jobs.reindex_job("turns", now)
+    assert fresh.id not in (done.id, scrub.id, begun.id)
+    assert jobs.reindex_job("turns", now).id == fresh.id
+
+
+def test_progress_is_noted_at_once_then_now_and_then(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "EVERY_S", 3600)
+    job = reindex_job(world)
+    note = jobs.progress_of(job.id)
+    note(1, 9)
+    assert (again(job).done, again(job).total) == (1, 9)
+    note(2, 9)
+    assert again(job).done == 1
+    monkeypatch.setattr(jobs, "EVERY_S", 0)
+    note(3, 9)
+    assert again(job).done == 3
 
 
 def test_a_job_that_is_done_is_not_done_again(world: World) -> None:

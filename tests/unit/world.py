@@ -12,12 +12,13 @@ from stackmem.compare import Comparing
 from stackmem.converse import Conversation, Said
 from stackmem.ids import turn_uid
 from stackmem.index_handle import IndexHandle
-from stackmem.indexing import index_owner, reindex
+from stackmem.indexing import index_owner
 from stackmem.making import make_memory
 from stackmem.models import Memory, MemoryEntity, MemorySource, Owner, Session, Turn, Window
 from stackmem.persona import load_persona
 from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore
 from stackmem.recall import Recall
+from stackmem.reindexing import reindex
 from stackmem.remember import Remembering
 from stackmem.thinking import Thinker
 from stackmem.work import Work
