@@ -14,7 +14,7 @@ from stackmem.by_words import find_by_words
 from stackmem.embedder_change import Change, change_of, cut, measured, other_dim, sample, wider
 from stackmem.exceptions import PermanentError, TransientError
 from stackmem.index_handle import IndexHandle
-from stackmem.indexing import index_owner
+from stackmem.indexing import index_owner, summary_text
 from stackmem.making import changed
 from stackmem.models import Job, Memory, MemoryVector
 from stackmem.ports import Fingerprint, Hint, IndexFilter, Vector
@@ -23,7 +23,7 @@ from stackmem.reindexing import reindex
 from stackmem.search_arguments import SearchArguments
 from stackmem.work import Work
 from tests.fakes import LateEmbedder, MemoryIndex
-from tests.unit.world import ZONE, World, at, points_and_vectors
+from tests.unit.world import ZONE, World, again, at, points_and_vectors
 
 CAT, PC = "ユーザーの猫の名前はモモだ。", "ユーザーは富士通のPCを13万円で買った。"
 BATCH = 2
@@ -373,4 +373,5 @@ def test_vectors_that_nobody_kept_up_while_another_embedder_was_set_are_not_trus
     handle = restarted(embedder, former=False)
     assert handle.current is None
     reindex(handle)
-    assert found(world, "ポチという犬") == ["ユーザーの犬の名前はポチだ。"]
+    (expected,) = embedder.embed_documents([summary_text(again(memory))])
+    assert points_and_vectors(world)[memory.id][0] == expected.tobytes()
