@@ -123,3 +123,13 @@ def recalls(memory: Memory, number: int, size: int) -> Leaf:
         if any(hit["memory_id"] == memory.id for hit in call.hits) and (query := call.arguments.get("query")):
             queries.setdefault(call.turn_id, []).append(str(query))
     return Leaf([Recalled(turn, queries.get(turn.id, [])) for turn in page.rows], number, page.more)
+
+
+def open_talk(owner: str, name: str, size: int) -> list[Turn]:
+    """Return the newest turns of the open session of a name, oldest first; none where none is open."""
+    rows = Session.select().where(Session.owner == owner, Session.name == name, Session.ended_at.is_null())
+    session = rows.order_by(Session.seq.desc()).first()
+    if session is None:
+        return []
+    newest = Turn.select().where(Turn.session == session).order_by(Turn.ordinal.desc()).limit(size)
+    return list(newest)[::-1]

@@ -11,7 +11,7 @@ from tests.visiting import Form, Page, Visitor, crawl
 from tests.wire import send
 from web.banner import lan_address
 
-SECTIONS = ("memories", "conversations")
+SECTIONS = ("talk", "memories", "conversations", "health")
 EVIL = "<script>alert(1)</script><b onclick=x>うちの犬の名前はポチ</b>"
 
 
@@ -225,6 +225,51 @@ def test_a_large_file_is_taken_though_other_forms_are_small(visitor: Visitor) ->
     line = json.dumps({"session": "long", "role": "user", "text": "あ" * 2_000, "at": "2020-01-01"}).encode()
     assert visitor.send(page, "/memories/transfer", file=b"\n" * 1_500_000 + line).status == 200
     assert visitor.send(visitor.get("/memories/names"), "/memories/names", name="あ" * 800_000).status == 413
+
+
+# --- talk ------------------------------------------------------------------------------------------------------------
+
+
+def test_somebody_without_a_robot_talks_and_sees_what_was_looked_up(visitor: Visitor, told: RunningServer) -> None:
+    page = visitor.get("/talk")
+    small = visitor.send(page, "/talk", text="やあ")
+    assert "探さずに答えた" in small.text
+    found = visitor.send(small, "/talk", text="飼ってるペットの名前おぼえてる？")
+    for word in ("記憶を探した", "ミケ", "類似度", " ms"):
+        assert word in found.text
+    assert 'data-emotion="happy"' in found.html
+    assert visitor.send(found, "/talk", text=" ").status == 400
+    ended = visitor.send(found, "/talk/end")
+    assert "会話を終えました" in ended.text
+    assert "探さずに答えた" not in ended.text
+    assert any(row["session_id"] == "browser" and row["ended_at"] for row in told.get("/v1/sessions")[1]["sessions"])
+    assert visitor.send(ended, "/talk/end").status == 200
+
+
+def test_a_script_gets_the_new_exchange_alone_and_a_repeated_key_no_second_turn(told: RunningServer) -> None:
+    visitor = Visitor(told.url, **{"X-Part": "1"})
+    page = visitor.get("/talk")
+    first, second = (visitor.send(page, "/talk", text="こんばんは", key="one") for _ in range(2))
+    assert "<html" not in first.html
+    assert 'data-action="' in first.html
+    assert first.html == second.html
+
+
+# --- health ----------------------------------------------------------------------------------------------------------
+
+
+def test_health_says_what_runs_and_what_waits_and_no_secret(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("health") / "home"
+    settings = {"chat_base_url": "http://127.0.0.1:9/v1", "chat_api_key": "sk-secret", "chat_model": "qwen-x"}
+    with RunningServer(home, **settings) as server:
+        visitor = Visitor(server.url)
+        assert "うまく動いています" in visitor.get("/health").text
+        server.say("聞こえる？")
+        text = visitor.get("/health").text
+        for word in ("qwen-x, http://127.0.0.1:9/v1", "1 回、モデルが時間内に答えませんでした", "記憶になる前の会話1"):
+            assert word in text
+        for path, page in crawl(visitor).items():
+            assert "sk-secret" not in page.html, path
 
 
 # --- who may ---------------------------------------------------------------------------------------------------------

@@ -3,13 +3,26 @@
 from flask import Blueprint, Flask
 
 from web.access import PAGES
-from web.pages import changing, conversations, errors, home, login, memories, safety, shown, transfer, waiting
+from web.pages import (
+    changing,
+    conversations,
+    errors,
+    health,
+    home,
+    login,
+    memories,
+    safety,
+    shown,
+    talk,
+    transfer,
+    waiting,
+)
 
 
 def register(app: Flask) -> None:
     """Add the pages, what every page shows, and what keeps them safe."""
     pages = Blueprint(PAGES, __name__)
-    for module in (home, login, memories, changing, waiting, transfer, conversations):
+    for module in (home, login, talk, memories, changing, waiting, transfer, conversations, health):
         pages.register_blueprint(module.blueprint)
     safety.register(app, pages)
     errors.register(app, pages)

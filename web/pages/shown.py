@@ -16,7 +16,12 @@ from web.access import runtime
 
 LANGUAGES = ("ja", "en")
 DONE = "done"  # the query's word for what a form has just done
-SECTIONS = (("memories", "pages.memories.index"), ("conversations", "pages.conversations.index"))
+SECTIONS = (
+    ("talk", "pages.talk.show"),
+    ("memories", "pages.memories.index"),
+    ("conversations", "pages.conversations.index"),
+    ("health", "pages.health.show"),
+)
 
 
 @cache
@@ -60,7 +65,8 @@ def period(first: str, last: str) -> str:
 
 def done(endpoint: str, what: str, **values: Any) -> Response:
     """Go to a page that says what was done."""
-    return redirect(url_for(endpoint, **{**values, DONE: what}), 303)
+    query: dict[str, Any] = {**values, **({DONE: what} if what else {})}
+    return redirect(url_for(endpoint, **query), 303)
 
 
 def page(template: str, **values: Any) -> str:
