@@ -15,8 +15,9 @@ EXTRAS ?= test,postgres,redis
 # For `bench`: the one to run.
 NAME ?=
 
-# All tests run on all cores, a file's tests on one of them: servers and stores are made once a file.
-PARALLEL := --numprocesses=auto --dist=loadfile
+# A file's tests run in one process: servers and stores are made once a file. In the order of their names, the many
+# small files of tests/unit come last and fill every core to the end.
+PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 COVERAGE := --cov --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 .PHONY: help run test lint bench

@@ -51,7 +51,7 @@ def score(owner: str, last: int, as_json: bool) -> None:
 @owner_option
 @json_option
 def show(owner: str, as_json: bool) -> None:
-    """Print how often real talk was searched in vain and how often a memory was missed."""
+    """Print the rates of real talk: searched in vain, missed a memory."""
     settings = load_settings()
     with store(settings):
         allowance = Allowance(settings.judge_calls_per_day, SystemClock(), settings.zone)
@@ -76,7 +76,7 @@ def show(owner: str, as_json: bool) -> None:
 @click.command()
 @json_option
 def judge(as_json: bool) -> None:
-    """Judge the judge: let it label the turns that come with stackmem, and say how it agrees with their labels.
+    """Judge the judge: let it label turns whose labels are known.
 
     What it is worth then stands beside every rate it makes. Broken off, the same command goes on. These calls do not
     count among those of the day.

@@ -11,6 +11,7 @@ from stackmem.adapters.local_index import LocalStore
 from stackmem.ports import Fingerprint
 
 FINGERPRINT = Fingerprint("use", 512)
+LONG_AGO = "2000-01-01T00:00:00.000000+00:00"  # for what only waits for time to pass
 
 
 def rows(home: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:

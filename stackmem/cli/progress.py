@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from stackmem.indexing import Progress as Report
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Report]:
     """Yield a function ``report(done, total)`` that draws a bar."""
+    # Here, because most commands draw none (20 ms).
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:

@@ -9,11 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.checking import check_store, execute, files_with, rows
+from tests.checking import LONG_AGO, check_store, execute, files_with, rows
 from tests.running import RunningServer, command, json_of, request, until
 from tests.scripted import Answer, ScriptedServer, content, error
 
-LONG_AGO = "2000-01-01T00:00:00.000000+00:00"
 CAT = "うちの猫の名前はミケっていうの"
 LAPTOP = "きのう富士通のノートPCを12万円で買ったんだ"
 DOG = "うちの犬の名前はポチっていうの"
@@ -239,6 +238,7 @@ def test_commands_correct_a_memory_and_know_its_other_names(robot: Robot, home: 
         home = robot.server.home
     owner = ("--owner", "kei")
     assert command(home, "chat", *owner, "--session", "s", stdin=LAPTOP + "\n" + CAT + "\n").returncode == 0
+    until(lambda: _settled(json_of(home, "status", *owner)), "it is remembered")
     old = json_of(home, "memories", "search", "ノートPC", *owner, "--limit", "1")["memories"][0]
     changes = (
         "--summary",
@@ -276,6 +276,10 @@ def test_commands_correct_a_memory_and_know_its_other_names(robot: Robot, home: 
     assert found[0]["memory_id"] == new["memory_id"]
     assert json_of(home, "memories", "alias", "--remove", "FUJITSU", "富士通", *owner) == {"aliases": []}
     assert json_of(home, *about)["count"] == 0
+
+
+def _settled(status: dict[str, Any]) -> bool:
+    return not (status["turns"]["open"] or status["turns"]["pending"] or status["index"]["pending"])
 
 
 # --- what failed is tried again --------------------------------------------------------------------------------------

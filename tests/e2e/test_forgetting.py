@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.checking import check_store, execute, files_with, rows
+from tests.checking import LONG_AGO, check_store, execute, files_with, rows
 from tests.running import PATIENCE, RunningServer, command, environment, json_of, until
 
 SECRET = "キャラメル"  # in a turn, its memory's topic, summary and entities, a reply and a trace
@@ -22,7 +22,6 @@ TOLD = "うちの猫の名前はキャラメルっていうの"
 OTHER = "きのう富士通のノートPCを12万円で買ったんだ"
 ASKED = "飼ってるペットの名前おぼえてる？"
 TURNS = 3
-LONG_AGO = "2000-01-01T00:00:00.000000+00:00"
 
 
 @dataclass

@@ -94,16 +94,17 @@ def test_of_two_servers_that_bind_one_port_at_once_only_one_starts(home: Path) -
     check_refused(subprocess.CompletedProcess([], process.returncode, out, waiting + error), "cannot listen", "in use")
 
 
-@pytest.mark.parametrize("host", ["999.1.1.1", "no.such.host.invalid", "x" * 300, "192.0.2.254", "ü" * 70, "a b"])
-def test_a_host_that_cannot_be_listened_on_is_named(home: Path, host: str) -> None:
-    check_refused(start(home, host=host), "STACKMEM_HOST", "cannot listen")
+def test_a_host_that_cannot_be_listened_on_is_named(home: Path) -> None:
+    check_refused(start(home, host="999.1.1.1"), "STACKMEM_HOST", "cannot listen")
 
 
-@pytest.mark.parametrize("kind", ["is a file", "lies under a file", "proc"])
-@pytest.mark.parametrize("arguments", [("up", "--port", "0"), ("status",), ("devices", "list")])
-def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, kind: str, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [("file", ("up", "--port", "0")), ("file", ("status",)), ("file/x", ("devices", "list")), ("/proc/x", ("status",))],
+)
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, path: str, arguments: tuple[str, ...]) -> None:
     (tmp_path / "file").write_text("a letter")
-    home = {"is a file": tmp_path / "file", "lies under a file": tmp_path / "file" / "x", "proc": Path("/proc/x")}[kind]
+    home = tmp_path / path
     done = subprocess.run(
         [sys.executable, "-m", "stackmem", *arguments],
         env=environment(home),
@@ -164,43 +165,22 @@ def second_of(server: RunningServer) -> RunningServer:
     ("name", "value"),
     [
         ("timezone", "Asia/Tokio"),
-        ("port", "no"),
-        ("port", "70000"),
-        ("index_url", "qdrant"),
         ("index_url", "edge:/proc/index"),
         ("index_url", "local:/proc/index"),
         ("database_url", "nonsense"),
         ("database_url", "sqlite:"),
         ("database_url", "sqlite:///:memory:"),
         ("database_url", "sqlite:////proc/x/y.db"),
-        ("broker_url", "nonsense"),
         ("broker_url", "nonsense://host"),
         ("broker_url", "amqp://host:port/"),
         ("persona", "nobody"),
-        ("persona", "/nowhere/persona.toml"),
-        ("chat_base_url", "api.example.com"),
-        ("chat_base_url", "http://host:port/v1"),
-        ("chat_base_url", "http://[::1/v1"),
-        ("memory_base_url", "https://"),
         ("chat_api_key", "鍵"),
-        ("memory_api_key", "a\nb"),
-        ("chat_extra_body", "{"),
-        ("memory_extra_body", "[]"),
-        ("chat_timeout_s", "soon"),
-        ("turn_timeout_s", "-1"),
-        ("memory_timeout_s", "nan"),
-        ("judge_base_url", "https://"),
-        ("judge_calls_per_day", "many"),
-        ("prompt_tokens", "1"),
-        ("tool_mode", "magic"),
-        ("embedder", "none"),
     ],
 )
 def test_a_wrong_setting_stops_the_start_with_one_line_that_names_it(home: Path, name: str, value: str) -> None:
-    check_refused(start(home, **{name: value}), f"STACKMEM_{name.upper()}")
-    if "key" not in name:
-        return
-    assert value not in start(home, **{name: value}).stderr
+    done = start(home, **{name: value})
+    check_refused(done, f"STACKMEM_{name.upper()}")
+    assert "key" not in name or value not in done.stderr
 
 
 def test_a_home_of_nobody_is_named(home: Path) -> None:
@@ -244,13 +224,9 @@ def test_settings_are_read_from_a_file_and_misspelt_ones_are_noted(home: Path) -
     assert "Note: STACKMEM_PERSONNA is not a setting; did you mean STACKMEM_PERSONA?" in said
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"name = ", b"\xff\xfe", b'name = "x"\nfallback = ["."]\nmood = 5\n', b'name = ""\nfallback = []\n'],
-)
-def test_a_broken_persona_file_is_named(home: Path, content: bytes) -> None:
+def test_a_broken_persona_file_is_named(home: Path) -> None:
     file = home.parent / "mine.toml"
-    file.write_bytes(content)
+    file.write_bytes(b'name = "x"\nfallback = ["."]\nmood = 5\n')
     check_refused(start(home, persona=str(file)), "STACKMEM_PERSONA", "mine.toml")
 
 

@@ -102,10 +102,11 @@ def test_the_home_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     assert list(made.home.iterdir()) == []
 
 
-def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "home").touch()
-    with pytest.raises(SettingsError, match="STACKMEM_HOME is wrong: .* cannot be written"):
-        make_home(settings(tmp_path))
+@pytest.mark.parametrize("path", ["file", "file/x", "/proc/x"])
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match=f"STACKMEM_HOME is wrong: .*{path} cannot be written"):
+        make_home(load_settings(home=tmp_path / path))
 
 
 def test_the_kind_of_index_is_as_set(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_a_persona_is_found_by_name_or_by_its_files_path(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        ("", "name: Field required"),
         ("name = ", "cannot be read"),
         ('fallback = ["x"]', "name: Field required"),
         ('name = ""\nfallback = ["x"]', "name: "),

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import cache
 
 from stackmem.adapters.offline.names import names
 from stackmem.adapters.offline.words import LOOKED_AT, is_japanese, is_question, sentences
@@ -17,37 +18,31 @@ _LETTERS = "(?:英語|ローマ字|アルファベット|フランス語|ドイ�
 _SCRIPT = "(?:漢字|カタカナ|ひらがな)(?:だと|では|で)、?"
 _STOP = r"(?=だ|です|なん|って|と(?:い|言|書|呼|よ)|[ねよ]?(?:[\s。、!]|\Z))"
 _CALLED = r"(?:って|と)(?:呼|よ)(?:んで|ばれて)"
-_JAPANESE = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"{_A}(?:は|って|のことを|を)、?{_LETTERS}(?P<b>{_LATIN}){_STOP}",
-        rf"「?(?P<a>{_LATIN})」?(?:は|って|のことを|を)、?日本語(?:だと|では|で)、?{_B}{_STOP}",
-        rf"{_A}(?:は|って|のことを|を)、?{_SCRIPT}{_B}{_STOP}",
-        rf"{_A}(?:って(?:いう|言う|ゆう)?のは|というのは|って)、?{_B}のこと(?=だ|です|なん|ね|よ|[\s。、!]|\Z)",
-        rf"{_A}(?:、|(?:なん)?だけど、?|で、){_REAL}{_B}{_END}",
-        rf"{_A}{_CALLED}(?:い?る|い?ます)(?:んだけど|んですけど|けれど|けど|が)?、?{_REAL}{_B}{_END}",
-        rf"{_REAL}{_B}(?:なん)?(?:だ|です)(?:けど|が)、?(?:みんな|普段|家で|いつも)?(?:は|に|から)?、?{_A}{_CALLED}",
-        rf"{_A}は、?正式には、?{_B}{_END}",
-        rf"{_A}(?:(?:なん)?だけど|(?:って|と)(?:いう|言う)(?:んだ)?けど|で(?=、(?:みんな|家族|友達|普段)))、?"
-        rf"(?:みんな|家族|友達|普段|いつも)?(?:は|に|から)*、?{_B}{_CALLED}",
-        rf"{_A}(?:、|を|は)(?:略して|縮めて|通称は?|別名は?|またの名を|愛称は|あだ名は|ニックネームは)、?{_B}{_END}",
-    )
+_JAPANESE = (
+    rf"{_A}(?:は|って|のことを|を)、?{_LETTERS}(?P<b>{_LATIN}){_STOP}",
+    rf"「?(?P<a>{_LATIN})」?(?:は|って|のことを|を)、?日本語(?:だと|では|で)、?{_B}{_STOP}",
+    rf"{_A}(?:は|って|のことを|を)、?{_SCRIPT}{_B}{_STOP}",
+    rf"{_A}(?:って(?:いう|言う|ゆう)?のは|というのは|って)、?{_B}のこと(?=だ|です|なん|ね|よ|[\s。、!]|\Z)",
+    rf"{_A}(?:、|(?:なん)?だけど、?|で、){_REAL}{_B}{_END}",
+    rf"{_A}{_CALLED}(?:い?る|い?ます)(?:んだけど|んですけど|けれど|けど|が)?、?{_REAL}{_B}{_END}",
+    rf"{_REAL}{_B}(?:なん)?(?:だ|です)(?:けど|が)、?(?:みんな|普段|家で|いつも)?(?:は|に|から)?、?{_A}{_CALLED}",
+    rf"{_A}は、?正式には、?{_B}{_END}",
+    rf"{_A}(?:(?:なん)?だけど|(?:って|と)(?:いう|言う)(?:んだ)?けど|で(?=、(?:みんな|家族|友達|普段)))、?"
+    rf"(?:みんな|家族|友達|普段|いつも)?(?:は|に|から)*、?{_B}{_CALLED}",
+    rf"{_A}(?:、|を|は)(?:略して|縮めて|通称は?|別名は?|またの名を|愛称は|あだ名は|ニックネームは)、?{_B}{_END}",
 )
 _IN_PARENTHESES = re.compile(
     rf"(?<![の一-鿿々ァ-ヺーA-Za-z0-9])(?P<a>[ァ-ヺ][ァ-ヺー・]+|[一-鿿々]{{2,8}}|{_LATIN}) ?\((?P<b>[^()]{{2,30}})\)"
 )
 _NAME = r"[A-Z][\w&'-]*(?: [A-Z][\w&'-]*)*"
 _EN_A, _EN_B = rf"(?P<a>{_NAME})", rf"(?P<b>{_NAME})"
-_ENGLISH = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"{_EN_A},?(?: but| and)? (?:everyone|everybody|people|we|they|my friends|my family|friends|I)"
-        rf"(?: all| just| usually| always)? calls? (?:him|her|it|them) {_EN_B}",
-        rf"{_EN_A},? (?:(?:is )?(?:also|better|commonly|usually) (?:known as|called)|a\.?k\.?a\.?|nicknamed|goes by"
-        rf"|(?:is )?short for) {_EN_B}",
-        rf"{_EN_A},? (?:or|just) {_EN_B} for short",
-        rf"{_EN_A},? (?:but |and )?(?:his|her|its|their) (?:real|full|official|actual) name is {_EN_B}",
-    )
+_ENGLISH = (
+    rf"{_EN_A},?(?: but| and)? (?:everyone|everybody|people|we|they|my friends|my family|friends|I)"
+    rf"(?: all| just| usually| always)? calls? (?:him|her|it|them) {_EN_B}",
+    rf"{_EN_A},? (?:(?:is )?(?:also|better|commonly|usually) (?:known as|called)|a\.?k\.?a\.?|nicknamed|goes by"
+    rf"|(?:is )?short for) {_EN_B}",
+    rf"{_EN_A},? (?:or|just) {_EN_B} for short",
+    rf"{_EN_A},? (?:but |and )?(?:his|her|its|their) (?:real|full|official|actual) name is {_EN_B}",
 )
 # What a name in brackets tells about, not what it names: 「カメラ（Canon）」.
 _KINDS_TEXT = """
@@ -73,9 +68,15 @@ def aliases(text: str) -> list[list[str]]:
     for sentence in sentences(normal):
         if not is_question(sentence):
             patterns = _JAPANESE if is_japanese(sentence) else _ENGLISH
-            found += [_pair(match) for pattern in patterns for match in pattern.finditer(sentence[:400])]
+            found += [_pair(match) for pattern in _compiled(patterns) for match in pattern.finditer(sentence[:400])]
             found += [_pair(match) for match in _IN_PARENTHESES.finditer(sentence[:400]) if _one_is_latin(match)]
     return once([pair for pair in found if _two_names(*pair)])
+
+
+@cache
+def _compiled(patterns: tuple[str, ...]) -> list[re.Pattern[str]]:
+    # At the first turn: every command of the command line would wait for it (40 ms).
+    return [re.compile(pattern) for pattern in patterns]
 
 
 def once(pairs: list[list[str]]) -> list[list[str]]:

@@ -5,6 +5,7 @@ from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache
 
 from stackmem.adapters.offline.tense import AHEAD, BEHIND, tense
 
@@ -62,7 +63,7 @@ def found(sentence: str, today: date) -> list[tuple[int, Span]]:
 
     Weeks begin on Monday. A bare weekday or month is in the past or ahead by the tense after it, else it is no date.
     """
-    matches = [(match, rule) for pattern, rule in _RULES for match in pattern.finditer(sentence)]
+    matches = [(match, rule) for pattern, rule in _rules() for match in pattern.finditer(sentence)]
     spans: list[tuple[int, Span]] = []
     for match, rule in sorted(matches, key=lambda pair: (pair[0].start(), -pair[0].end())):
         span = _safe(rule, match, today) if not spans or match.start() >= spans[-1][0] else None
@@ -234,8 +235,11 @@ def _any(kinds: str) -> str:
     return "|".join(map(re.escape, sorted(words, key=lambda word: (-len(word), word))))
 
 
-def _rule(pattern: str, rule: Rule) -> tuple[re.Pattern[str], Rule]:
-    return re.compile(rf"(?<![A-Za-z])(?:{pattern})(?![A-Za-z])", re.IGNORECASE), rule
+@cache
+def _rules() -> list[tuple[re.Pattern[str], Rule]]:
+    # Compiled at the first turn: every command of the command line would wait for it (20 ms).
+    before, after = "(?<![A-Za-z])(?:", ")(?![A-Za-z])"
+    return [(re.compile(before + pattern + after, re.IGNORECASE), rule) for pattern, rule in _RULES]
 
 
 _NUMBER = "(?:[0-9０-９]{1,3}|[一二三四五六七八九十]{1,3})"
@@ -245,38 +249,38 @@ _NAMES = "|".join(MONTHS)
 _EN_DAYS = "|".join(_ENGLISH_WEEKDAYS)
 _EN_SEASONS = "spring|summer|autumn|fall|winter"
 _RULES = (
-    _rule(f"(?!ことし[^のはもに、])(?P<word>{_any('dewmy')})", _word),
-    _rule(
+    (f"(?!ことし[^のはもに、])(?P<word>{_any('dewmy')})", _word),
+    (
         rf"(?P<word>{_any('w')})の?(?:土日|(?P<weekday>[{_WEEKDAYS}])曜日?(?:[とか、や](?P<also>[{_WEEKDAYS}])曜日?)?)",
         _week_and_day,
     ),
-    _rule(rf"(?P<word>{_any('m')})の?(?P<day>{_NUMBER})日(?![間分後前目])", _month_and_day),
-    _rule(rf"the (?P<day>[0-9]{{1,2}})(?:st|nd|rd|th)? of (?P<word>{_any('m')})", _month_and_day),
-    _rule(
+    (rf"(?P<word>{_any('m')})の?(?P<day>{_NUMBER})日(?![間分後前目])", _month_and_day),
+    (rf"the (?P<day>[0-9]{{1,2}})(?:st|nd|rd|th)? of (?P<word>{_any('m')})", _month_and_day),
+    (
         rf"(?P<word>{_any('y')}|{_YEAR}年|{_ALONE}{_NUMBER}年前)の?(?P<month>{_NUMBER})月(?:の?(?P<day>{_NUMBER})日(?![間分後前目]))?",
         _year_and_month,
     ),
-    _rule(rf"(?P<word>{_any('y')}|{_YEAR}年|{_ALONE}{_NUMBER}年前)の?(?P<season>[春夏秋冬])", _year_and_season),
-    _rule(rf"(?P<season>{_EN_SEASONS}) (?:of )?(?P<word>{_YEAR}|{_any('y')})", _year_and_season),
-    _rule(
+    (rf"(?P<word>{_any('y')}|{_YEAR}年|{_ALONE}{_NUMBER}年前)の?(?P<season>[春夏秋冬])", _year_and_season),
+    (rf"(?P<season>{_EN_SEASONS}) (?:of )?(?P<word>{_YEAR}|{_any('y')})", _year_and_season),
+    (
         rf"{_ALONE}(?P<count>{_NUMBER}) ?(?P<unit>日|週間?|[ヶケカかヵ箇ヵｶ]月|年)(?:間)?(?P<side>[前後])(?![半後])",
         _ago,
     ),
-    _rule(
+    (
         rf"{_ALONE}(?P<count>[0-9]{{1,3}}|an?|{'|'.join(_COUNTS[1:])}) (?P<unit>day|week|month|year)s? "
         r"(?P<side>ago|from now)",
         _ago,
     ),
-    _rule(f"{_ALONE}半年(?P<side>[前後])", _half_a_year),
-    _rule(rf"(?P<side>今度|次|この前|この間|こないだ|前)の(?P<weekday>[{_WEEKDAYS}])曜日?", _side_and_weekday),
-    _rule(rf"(?P<side>last|next|this) (?P<weekday>{_EN_DAYS})", _side_and_weekday),
-    _rule(
+    (f"{_ALONE}半年(?P<side>[前後])", _half_a_year),
+    (rf"(?P<side>今度|次|この前|この間|こないだ|前)の(?P<weekday>[{_WEEKDAYS}])曜日?", _side_and_weekday),
+    (rf"(?P<side>last|next|this) (?P<weekday>{_EN_DAYS})", _side_and_weekday),
+    (
         rf"(?<![一-鿿々ァ-ヺ・])(?<!毎週の)(?P<weekday>[{_WEEKDAYS}])(?:曜日?(?=[にはもの、]|から|[朝昼夜晩午])|曜日(?=[一-鿿])(?!曜))",
         _weekday,
     ),
-    _rule(rf"on (?P<weekday>{_EN_DAYS})", _weekday),
-    _rule(rf"{_ALONE}(?<!年)(?<!年の)(?P<month>{_NUMBER})月(?=に|から|の(?:初|終|中|末))", _bare_month),
-    _rule(rf"in (?P<month>{_NAMES})", _bare_month),
-    _rule(rf"(?:in )?(?P<month>{_NAMES}),? (?:of )?(?P<year>{_YEAR}|{_any('y')})", _month_and_year),
-    _rule(rf"(?P<side>last|next|this) (?P<name>{_EN_SEASONS}|{_NAMES})", _side_and_season),
+    (rf"on (?P<weekday>{_EN_DAYS})", _weekday),
+    (rf"{_ALONE}(?<!年)(?<!年の)(?P<month>{_NUMBER})月(?=に|から|の(?:初|終|中|末))", _bare_month),
+    (rf"in (?P<month>{_NAMES})", _bare_month),
+    (rf"(?:in )?(?P<month>{_NAMES}),? (?:of )?(?P<year>{_YEAR}|{_any('y')})", _month_and_year),
+    (rf"(?P<side>last|next|this) (?P<name>{_EN_SEASONS}|{_NAMES})", _side_and_season),
 )

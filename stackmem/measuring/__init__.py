@@ -1,1 +1,0 @@
-"""What embedders and searches cost on this machine, and what they find: `stackmem bench`."""
