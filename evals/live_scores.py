@@ -7,6 +7,7 @@ from typing import Any
 from evals.allowance import Allowance
 from evals.judge.standing import BEHIND, standing_of, trust
 from evals.live_turns import unfinished
+from evals.marks import agreement, verdicts
 from evals.windows import Tally, scores
 from stackmem.clock import show_time
 from stackmem.models import Turn
@@ -55,8 +56,15 @@ def _group(judge: str, version: str, rows: Sequence[Label]) -> dict[str, Any]:
         "standing": standing.as_json() if standing else None,
         "trust": {rate: trust(standing, rate) for rate in BEHIND},
         "turns": len(rows),
-        **Tally.of(rows).as_json(),
+        "marked": _marked(rows),
+        **Tally.of(verdicts(rows)).as_json(),
     }
+
+
+def _marked(rows: Sequence[Label]) -> dict[str, Any]:
+    """Return how many of these turns people marked, and how the judge agrees with them on what was needed."""
+    found = agreement(rows)
+    return {"turns": found.count, "accuracy": found.accuracy, "kappa": found.kappa}
 
 
 def _window(row: Score, zone: tzinfo) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from peewee import fn
 
 from evals.figures import Rate
 from evals.live_turns import OPEN, unfinished
+from evals.marks import Verdict, verdicts
 from stackmem.database import transaction
 from stackmem.models import Turn
 from stackmem.score_models import Label, Score
@@ -27,7 +28,7 @@ class Tally:
     not_found: int = 0
 
     @classmethod
-    def of(cls, labels: Iterable[Label]) -> "Tally":
+    def of(cls, labels: Iterable[Label | Verdict]) -> "Tally":
         """Count labels: a miss is possible only where a memory was needed and was there to be found."""
         rows = list(labels)
         needless = [row.searched for row in rows if not row.needed]
@@ -124,5 +125,5 @@ def _write(labels: Sequence[Label], ordinal: int, now: datetime) -> None:
         from_at=min(times),
         to_at=max(times),
         created_at=now,
-        **asdict(Tally.of(labels)),
+        **asdict(Tally.of(verdicts(labels))),
     ).on_conflict_ignore().execute()

@@ -83,4 +83,15 @@ class JudgeStanding(Row):
         primary_key = CompositeKey("judge", "prompt_version")
 
 
-SCORE_TABLES = [Label, Score, JudgeDay, JudgeStanding]
+class Mark(Row):
+    """What a person says of one live turn: it goes before what a judge says. ``kind``: see evals.marks."""
+
+    turn = ForeignKeyField(Turn, primary_key=True, on_delete="CASCADE")
+    turn_id: int
+    owner = TextField(index=True)
+    kind = TextField()
+    right_ids = ReadableJSONField(default=list)  # memories that hold the answer, where the person named them
+    created_at = UTCField()
+
+
+SCORE_TABLES = [Label, Score, JudgeDay, JudgeStanding, Mark]

@@ -11,7 +11,7 @@ from tests.visiting import Form, Page, Visitor, crawl
 from tests.wire import send
 from web.banner import lan_address
 
-SECTIONS = ("talk", "memories", "conversations", "health")
+SECTIONS = ("talk", "memories", "conversations", "scores", "health")
 EVIL = "<script>alert(1)</script><b onclick=x>うちの犬の名前はポチ</b>"
 
 

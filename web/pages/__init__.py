@@ -11,7 +11,9 @@ from web.pages import (
     home,
     login,
     memories,
+    runs,
     safety,
+    scores,
     shown,
     talk,
     transfer,
@@ -22,7 +24,7 @@ from web.pages import (
 def register(app: Flask) -> None:
     """Add the pages, what every page shows, and what keeps them safe."""
     pages = Blueprint(PAGES, __name__)
-    for module in (home, login, talk, memories, changing, waiting, transfer, conversations, health):
+    for module in (home, login, talk, memories, changing, waiting, transfer, conversations, scores, runs, health):
         pages.register_blueprint(module.blueprint)
     safety.register(app, pages)
     errors.register(app, pages)

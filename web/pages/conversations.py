@@ -4,6 +4,7 @@ from typing import Any
 
 from flask import Blueprint, g, request
 
+from evals.marks import KINDS, mark_of
 from stackmem.browsing import memories_of, page_of, session_of, talks, turns_of
 from stackmem.models import Turn
 from stackmem.why import turn_of, why, why_not
@@ -48,6 +49,8 @@ def turn(turn_id: str) -> str:
         how=how(row),
         memories=memories_of([row])[row.id],
         memory_id=memory_id,
+        mark=mark_of(row),
+        kinds=[kind for kind in KINDS if row.searched != (kind == "should_have_searched")],
         why_not=why_not(runtime().recall, row, memory_id, zone) if memory_id else None,
     )
 

@@ -20,6 +20,7 @@ SECTIONS = (
     ("talk", "pages.talk.show"),
     ("memories", "pages.memories.index"),
     ("conversations", "pages.conversations.index"),
+    ("scores", "pages.scores.index"),
     ("health", "pages.health.show"),
 )
 
