@@ -106,7 +106,7 @@ class Remembered:
 
     def __init__(self, inner: Embedder, vectors: dict[tuple[str, str], Vector]):
         self.fingerprint: Fingerprint = inner.fingerprint
-        self.floor = inner.floor
+        self.floor, self.tie_margin = inner.floor, inner.tie_margin
         self._inner, self._vectors = inner, vectors
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:

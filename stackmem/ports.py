@@ -105,6 +105,7 @@ class Embedder(Protocol):
 
     fingerprint: Fingerprint
     floor: float  # a similarity below this is noise; 0.0 where this embedder has no usable floor
+    tie_margin: float  # similarities that differ by no more say nothing about which of two is nearer
 
     def embed_queries(self, texts: Sequence[str]) -> Vector:
         """Return unit vectors, shape (len(texts), dim), float32. Raises TransientError where a service is down."""

@@ -16,7 +16,6 @@ NORMALISE_FROM = 20  # active memories: below it a mean and a deviation say noth
 # Weights of the words beside the vectors (docs/decisions/0013-recall-measured.md): a summary holds what matters in few.
 LEXICAL_SUMMARY = 0.6
 LEXICAL_SOURCES = 0.3
-TIE_MARGIN = 0.02  # of plain similarity
 TIE_MARGIN_NORMALISED = 0.10  # of summed z-scores
 
 
@@ -68,8 +67,3 @@ def newest_first_in_ties(found: Sequence[Ranked], margin: float) -> list[Ranked]
             group = []
         group.append(candidate)
     return ordered + sorted(group, key=lambda tied: tied.said_at, reverse=True)
-
-
-def tie_margin(normalised: bool) -> float:
-    """Return how near two scores are that count as equal."""
-    return TIE_MARGIN_NORMALISED if normalised else TIE_MARGIN

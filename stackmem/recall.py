@@ -14,7 +14,14 @@ from stackmem.index_handle import IndexHandle
 from stackmem.models import Memory
 from stackmem.ports import IndexFilter, IndexHit, Vector
 from stackmem.prepared import Prepared
-from stackmem.ranking import NORMALISE_FROM, Ranked, best_score, newest_first_in_ties, rank_scores, tie_margin
+from stackmem.ranking import (
+    NORMALISE_FROM,
+    TIE_MARGIN_NORMALISED,
+    Ranked,
+    best_score,
+    newest_first_in_ties,
+    rank_scores,
+)
 from stackmem.search_arguments import SearchArguments, read_arguments, widened
 from stackmem.shapes import forms_of, shown_entities
 
@@ -197,7 +204,8 @@ class Recall:
             for hit, score in zip(hits, scores, strict=True)
         ]
         found.sort(key=lambda ranked: (-ranked.rank_score, ranked.memory_id))
-        return _candidates((found if dated else newest_first_in_ties(found, tie_margin(normalise)))[:limit])
+        margin = TIE_MARGIN_NORMALISED if normalise else self._index.searching.tie_margin
+        return _candidates((found if dated else newest_first_in_ties(found, margin))[:limit])
 
     def _hits(self, vector: Vector, where: IndexFilter, limit: int) -> list[IndexHit]:
         index = self._index.current

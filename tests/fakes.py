@@ -35,7 +35,7 @@ class LateEmbedder:
     """A real embedder that is not loaded before ``loaded`` is set, and does not load at all while ``fault`` is."""
 
     def __init__(self, inner: Embedder, fault: StackmemError | None = None):
-        self.fingerprint, self.floor = inner.fingerprint, inner.floor
+        self.fingerprint, self.floor, self.tie_margin = inner.fingerprint, inner.floor, inner.tie_margin
         self._inner, self.fault = inner, fault
         self.loaded = threading.Event()
         self.loads = 0

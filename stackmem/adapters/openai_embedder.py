@@ -43,6 +43,7 @@ class OpenAIEmbedder:
     """
 
     floor = 0.0  # unknown: every model has its own
+    tie_margin = 0.02
 
     def __init__(
         self, base_url: str, api_key: str, model: str, dim: int, *, query_format: str = "", timeout_s: float = 3.0

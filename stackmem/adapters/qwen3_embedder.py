@@ -27,6 +27,7 @@ class Qwen3Embedder:
     """One model in memory; see docs/decisions/0020-qwen3-on-the-cpu.md for what each precision costs."""
 
     floor = 0.0  # no floor has been measured
+    tie_margin = 0.02
 
     def __init__(
         self, model: str = "", dim: int | None = None, precision: str = "fp32", threads: int = 0, task: str = TASK

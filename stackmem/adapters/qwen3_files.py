@@ -95,6 +95,21 @@ def weights_folder(model: str) -> Path:
     return folder
 
 
+def size_at_hand(model: str) -> int:
+    """Return the bytes of the weights in a folder or in the hub's cache; 0 where they are not there."""
+    from huggingface_hub import snapshot_download
+
+    folder = Path(model)
+    if not folder.is_dir():
+        try:
+            folder = Path(snapshot_download(model, local_files_only=True))
+        except (OSError, ValueError):  # not in the cache; no hub id at all
+            return 0
+        if not _is_whole(folder):
+            return 0
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
 def weight_files(folder: Path) -> dict[str, tuple[Path, str]]:
     """Return for each tensor's name in the model the safetensors file that holds it, and its name there.
 

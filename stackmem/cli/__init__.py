@@ -10,6 +10,7 @@ import click
 from peewee import DatabaseError, InterfaceError
 
 from stackmem import __version__
+from stackmem.cli.bench import bench
 from stackmem.cli.device import devices
 from stackmem.cli.explaining import why
 from stackmem.cli.memory import memories
@@ -69,5 +70,5 @@ def main() -> None:
     """
 
 
-for command in (chat, import_, export, reindex, memories, why, devices, status, retry):
+for command in (chat, import_, export, reindex, memories, why, devices, status, retry, bench):
     main.add_command(command)

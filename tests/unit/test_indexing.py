@@ -37,7 +37,7 @@ CAT, PC = "ユーザーの猫の名前はモモだ。", "ユーザーは富士�
 class Counting:
     """The real embedder, counting what it is given."""
 
-    floor = 0.18
+    floor, tie_margin = 0.18, 0.02
 
     def __init__(self, real: UseEmbedder, fingerprint: Fingerprint | None = None):
         self.real, self.fingerprint, self.texts = real, fingerprint or real.fingerprint, list[str]()

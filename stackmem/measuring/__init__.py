@@ -1,0 +1,1 @@
+"""What embedders and searches cost on this machine, and what they find: `stackmem bench`."""
