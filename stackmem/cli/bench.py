@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from stackmem.bootstrap import make_home
-from stackmem.cli.common import json_option, print_json
+from stackmem.cli.common import Server, json_option, owner_option, print_json, store, with_server_or_own
 from stackmem.cli.progress import progress_bar
 from stackmem.clock import SystemClock
 from stackmem.config import load_settings
+from stackmem.exceptions import NotFound
 from stackmem.indexing import Progress
 from stackmem.measuring.advice import advice
 from stackmem.measuring.candidates import DIMS, Candidate, candidates
@@ -26,7 +27,9 @@ from stackmem.measuring.other import Other
 from stackmem.measuring.rows import BYTES, Costs, Row, rows
 from stackmem.measuring.run import Measured, measure
 from stackmem.measuring.sample import japanese
+from stackmem.measuring.searching import by_stage, queries, shown, whole
 from stackmem.measuring.usage import Usage, wait_until_loaded
+from stackmem.models import Memory
 
 NARROWEST = 32  # dimensions
 WIDTH = 160  # characters of a table that goes into a file
@@ -82,6 +85,41 @@ def embed(
         print_json(_json(found, beside, by_itself, sentences))
     else:
         _show(found, beside, by_itself, sentences)
+
+
+@bench.command()
+@owner_option
+@click.option("--times", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Searches.")
+@json_option
+def search(owner: str, times: int, as_json: bool) -> None:
+    """Time searches over your own store, for what was said last.
+
+    While a server runs it is asked, and only the whole search is timed.
+    """
+    settings = load_settings()
+    with store(settings):
+        asked = queries(owner, times)
+        memories = Memory.select().where(Memory.owner == owner, Memory.status == "active").count()
+    if not asked:
+        raise NotFound("Nothing was said yet, so there is nothing to search for: `stackmem chat` first.")
+
+    def ask(server: Server) -> dict[str, list[float]]:
+        return whole(lambda query: server.call("GET", "/v1/memories", owner, q=query), asked)
+
+    stages = shown(
+        with_server_or_own(ask, lambda runtime: by_stage(runtime.index, runtime.recall, owner, asked), settings)
+    )
+    if as_json:
+        print_json({"memories": memories, "searches": times, "stages": stages})
+        return
+    click.echo(f"{times} searches among {memories} memories")
+    for stage in stages:
+        click.echo(f"  {stage['stage']:22}p50 {stage['p50_ms']:8.1f} ms   p95 {stage['p95_ms']:8.1f} ms")
+    if len(stages) == 1:
+        click.echo("Through the running server. Stop it to see the stages.")
+
+
+# --- measured --------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

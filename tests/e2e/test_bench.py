@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests import qwen3
-from tests.running import PATIENCE, command, environment, json_of, until
+from tests.running import PATIENCE, RunningServer, command, environment, json_of, until
 
 WAITS = "import time; time.sleep(600)"
 
@@ -119,3 +119,26 @@ def test_its_nearness_to_fp32_is_measured_and_kept(tiny: tuple[Path, Any]) -> No
     assert all(0.95 < cosine < 1 for (precision, _), cosine in cosines.items() if precision != "fp32")
     kept = json.loads((home / "measured.json").read_text())
     assert {name.split("-", 2)[2].rsplit("-", 1)[0] for name in kept} == {"48-bf16", "32-bf16", "48-int8", "32-int8"}
+
+
+# --- bench search ----------------------------------------------------------------------------------------------------
+
+STAGES = ["query embedded", "index searched", "rows, order and words", "whole search"]
+
+
+def test_searches_are_timed_through_a_server_and_without_one_stage_by_stage(home: Path) -> None:
+    with RunningServer(home) as server:
+        server.say("うちの猫の名前はミケっていうの", "s")
+        server.say("きのう富士通のノートPCを12万円で買ったんだ", "s")
+        server.post("/v1/sessions/s/close")
+        server.settle()
+        done = command(home, "bench", "search", "--times", "3")
+    first, second, last = done.stdout.splitlines()
+    assert first == "3 searches among 2 memories"
+    assert second.startswith("  whole search ")
+    assert last.startswith("Through the running server.")
+
+    found = json_of(home, "bench", "search", "--times", "5")
+    assert (found["memories"], found["searches"]) == (2, 5)
+    assert [stage["stage"] for stage in found["stages"]] == STAGES
+    assert all(0 < stage["p50_ms"] <= stage["p95_ms"] for stage in found["stages"])
