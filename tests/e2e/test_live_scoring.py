@@ -24,7 +24,7 @@ def talk(request: Any) -> Answer:
 
 
 class Judge:
-    """Hangs at its first call; answers the second when it may; says that only the price needed a memory."""
+    """Hangs at its first call; answers the others when it may; says that only the price needed a memory."""
 
     def __init__(self) -> None:
         self.calls, self.may_answer = 0, threading.Event()
@@ -46,6 +46,7 @@ def test_every_live_turn_is_judged_once_whatever_is_killed_and_nobody_waits_for_
         settings = {
             "chat_base_url": model.base_url, "chat_model": "talker", "memory_model": "offline",
             "judge_base_url": judging.base_url, "judge_model": "strict",
+            "chat_timeout_s": "60", "turn_timeout_s": "60",  # a fallback line on a busy machine is never judged
         }  # fmt: skip
         with RunningServer(home, **settings) as server:
             server.say(TOLD, "old")
@@ -57,12 +58,13 @@ def test_every_live_turn_is_judged_once_whatever_is_killed_and_nobody_waits_for_
                 [sys.executable, "-m", "stackmem", "eval", "score"],
                 env=environment(home, **settings), cwd=home.parent, stdout=subprocess.DEVNULL,
             )  # fmt: skip
-            until(lambda: judge.calls == 1, "the judge was asked")
+            until(lambda: judge.calls, "the judge was asked")
             scoring.kill()
             scoring.wait()
         assert rows(home, "SELECT count(*) FROM label") == [(0,)]
+        before = judge.calls
         with RunningServer(home, **settings) as server:  # judges what was left
-            until(lambda: judge.calls == 2, "the judge was asked again")
+            until(lambda: judge.calls > before, "the judge was asked again")
             assert server.say("まだいる？", "new")["reply"] == "うん"
             judge.may_answer.set()
             until(lambda: rows(home, "SELECT count(*) FROM score") == [(1,)], f"a window is full: {server.said()}")
@@ -74,7 +76,7 @@ def test_every_live_turn_is_judged_once_whatever_is_killed_and_nobody_waits_for_
     assert (window["false_trigger_rate"]["num"], window["false_trigger_rate"]["den"]) == (1, 9)
     assert (window["miss_rate"]["num"], window["miss_rate"]["den"]) == (0, 1)
     turns = [json.loads(asked.json["messages"][1]["content"])["user"] for asked in judging.requests]
-    assert turns[1:11] == [TOLD, *SMALL_TALK, ASKED]
+    assert turns[before : before + 10] == [TOLD, *SMALL_TALK, ASKED]
     assert rows(home, "SELECT count(*) FROM label WHERE state <> 'judged'") == [(0,)]
 
 
