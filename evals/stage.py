@@ -60,6 +60,8 @@ def opened(
     if memory_model is not None:
         use_memory_model(runtime, memory_model)
     try:
+        if runtime.llama:
+            runtime.llama.address(wait_s=None)
         with runtime.database.connection_context():
             if runtime.index.current is None:
                 reindex(runtime.index)

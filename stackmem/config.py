@@ -5,17 +5,18 @@ import os
 import re
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, NoDecode, SettingsConfigDict
 
 from stackmem.exceptions import SettingsError
 
 PREFIX = "STACKMEM_"
 OFFLINE = "offline"
+GGUF = "gguf:"
 
 
 def _json_object(value: Any) -> Any:
@@ -53,7 +54,9 @@ class Settings(BaseSettings):
     database_url: str = Field("", description="Where the turns are kept. Empty: `stackmem.db` in the home folder.")
     broker_url: str = Field("memory://", description="Celery's broker. `memory://` works inside `stackmem up` alone.")
     index_url: str = Field("edge:", description="The index: `edge:` (Qdrant Edge) or `local:` (QdrantClient(path=…)).")
-    chat_base_url: str = Field("", description="OpenAI-compatible address of the model that talks, ending in `/v1`.")
+    chat_base_url: str = Field(
+        "", description="OpenAI-compatible address of the model that talks, ending in `/v1`; or `gguf:` and a file."
+    )
     chat_api_key: SecretStr = Field(SecretStr(""), description="Its key, where it wants one.")
     chat_model: str = Field(OFFLINE, description="Its model id. `offline`: rules only, no model.")
     chat_extra_body: ExtraBody = Field(None, description="JSON sent with every request, e.g. to turn thinking off.")
@@ -64,6 +67,7 @@ class Settings(BaseSettings):
         description="How the model asks for a search: by a tool call, or (`json`) inside its answer, for weak models; "
         "`auto`: by a tool call until its answers show that it cannot.",
     )
+    gguf_threads: int = Field(0, ge=0, le=1024, description="Threads of a GGUF file's model; 0: one a physical core.")
     prompt_tokens: int = Field(3500, ge=1000, description="Budget of a live prompt, in (estimated) tokens.")
     memory_base_url: str = Field(
         "", description="The same four for the model that makes memories; the chat's if unset."
@@ -131,7 +135,16 @@ class Settings(BaseSettings):
             raise ValueError("must hold {} where the query goes")
         return value.replace("\\n", "\n")  # as one writes it in a shell or in .env
 
-    @field_validator("chat_base_url", "memory_base_url", "judge_base_url", "embedding_base_url")
+    @field_validator("chat_base_url")
+    @classmethod
+    def _http_or_file(cls, value: str) -> str:
+        if not value.startswith(GGUF):
+            return cls._http(value)
+        if not (file := value.removeprefix(GGUF)):
+            raise ValueError("must name a file, as gguf:/path/model.gguf")
+        return f"{GGUF}{cls._expand(Path(file))}"
+
+    @field_validator("memory_base_url", "judge_base_url", "embedding_base_url")
     @classmethod
     def _http(cls, value: str) -> str:
         if not value or value == OFFLINE:
@@ -156,6 +169,18 @@ class Settings(BaseSettings):
         if "://" not in value:
             raise ValueError("must be memory://, amqp://… or redis://…")
         return value
+
+    @model_validator(mode="after")
+    def _model_of_file(self) -> Self:
+        """Name the model of a GGUF file after it, unless it has a name."""
+        if self.chat_file and "chat_model" not in self.model_fields_set:
+            self.chat_model = self.chat_file.stem
+        return self
+
+    @property
+    def chat_file(self) -> Path | None:
+        """The GGUF file that is to be run, None where the chat model is a server's or none."""
+        return Path(self.chat_base_url.removeprefix(GGUF)) if self.chat_base_url.startswith(GGUF) else None
 
     @property
     def zone(self) -> ZoneInfo:

@@ -34,6 +34,13 @@ def until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE)
         time.sleep(0.05)
 
 
+def llamas_of(pid: int) -> list[int]:
+    """Return the ids of the processes in which this one runs llama.cpp."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [child for child in children if b"llama_process" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
 def environment(home: Path, **settings: str) -> dict[str, str]:
     """Return an environment with these settings and no others of ours."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("STACKMEM_")}

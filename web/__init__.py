@@ -58,6 +58,8 @@ def _own_runtime() -> Runtime:
     # An embedded index is this process's own, so its queue is consumed here; memory:// reaches no other process at all.
     embedded = Embedded(queues=("live", "index", "batch") if alone else ("index",), beat=alone)
     embedded.start()
+    if runtime.llama:
+        runtime.llama.begin()
     with runtime.database.connection_context():
         runtime.work.start()
 

@@ -29,7 +29,9 @@ def get_ping() -> dict[str, Any]:
 @blueprint.get("/status")
 def get_status() -> dict[str, Any]:
     """Return how things stand."""
-    return status(g.owner, runtime().index, runtime().index.kind, runtime().clock.now(), runtime().settings.zone)
+    now = runtime()
+    counts = status(g.owner, now.index, now.index.kind, now.clock.now(), now.settings.zone)
+    return counts | {"reasons": now.reasons()}
 
 
 @blueprint.post("/sweep")

@@ -24,7 +24,7 @@ def readyz() -> tuple[dict[str, Any], int]:
     reasons = [] if ready else ["The memory index is being rebuilt."]
     if now.chat.name == "offline":
         reasons.append("No chat model is set: the offline rules answer.")
-    reasons += now.index.reasons()
+    reasons += now.reasons()
     return {"ready": ready, "reasons": reasons}, 200 if ready else 503
 
 

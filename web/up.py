@@ -79,6 +79,8 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
         raise cannot_listen(settings, exc) from exc
     embedded = Embedded()
     embedded.start()
+    if runtime.llama:
+        runtime.llama.begin()
     with runtime.database.connection_context():
         runtime.work.start()
     server_file = _announce(settings, bound, key)
@@ -89,6 +91,8 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
     finally:
         server_file.unlink(missing_ok=True)
         server.close()
+        if runtime.llama:
+            runtime.llama.close()  # first: who waits for its answer would keep the process
         ended = embedded.stop()
     if not ended:
         # A thread that waits for a model would keep the process for minutes. Every result is one transaction, so

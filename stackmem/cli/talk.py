@@ -52,7 +52,7 @@ def chat(owner: str, session: str | None, as_json: bool) -> None:
                 pass  # Ctrl-C came before the first turn did
 
     def alone(runtime: Runtime) -> None:
-        runtime.index.loading.begin()
+        _load(runtime)
 
         def say(text: str) -> dict[str, Any]:
             return shapes.turn_answer(runtime.conversation.turn(Said(owner, text, name)))
@@ -61,6 +61,14 @@ def chat(owner: str, session: str | None, as_json: bool) -> None:
             _remember(runtime, owner, name)
 
     with_server_or_own(with_server, alone, settings)
+
+
+def _load(runtime: Runtime) -> None:
+    """Load what only a server has loaded already: the embedder in the background, a chat model of our own now."""
+    runtime.index.loading.begin()
+    if runtime.llama:
+        click.echo("Loading the chat model …", err=True)
+        runtime.llama.address(wait_s=None)
 
 
 def _talk(say: Say, as_json: bool) -> bool:

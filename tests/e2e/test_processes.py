@@ -174,6 +174,7 @@ def second_of(server: RunningServer) -> RunningServer:
         ("broker_url", "nonsense://host"),
         ("broker_url", "amqp://host:port/"),
         ("persona", "nobody"),
+        ("chat_base_url", "gguf:/nowhere/model.gguf"),
         ("chat_api_key", "鍵"),
     ],
 )

@@ -1,5 +1,7 @@
 """Settings in, a runtime out."""
 
+import os
+import signal
 import stat
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +11,8 @@ import pytest
 
 from stackmem import sessions
 from stackmem.adapters.edge_index import EdgeStore
+from stackmem.adapters.llama_chat import LlamaChat
+from stackmem.adapters.llama_server import LOADING
 from stackmem.adapters.local_index import LocalStore
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
@@ -22,6 +26,7 @@ from stackmem.bootstrap import (
     judge_model,
     make_home,
     memory_model,
+    opened_judge,
 )
 from stackmem.cli.common import own_runtime, store
 from stackmem.clock import SystemClock
@@ -29,13 +34,16 @@ from stackmem.config import Settings, load_settings
 from stackmem.converse import Said
 from stackmem.exceptions import Busy, SettingsError
 from stackmem.models import Lease, Turn
-from stackmem.ports import Fingerprint, Hint, IndexFilter
+from stackmem.ports import ChatRequest, Fingerprint, Hint, IndexFilter
 from stackmem.reindexing import reindex
 from stackmem.search_arguments import SearchArguments
 from tests import qwen3
 from tests.fakes import FixedClock
+from tests.running import PATIENCE, llamas_of, until
 from tests.scripted import ScriptedServer, say
+from tests.tiny_gguf import write_model
 from tests.unit.world import Hints
+from web import create_app
 
 
 def settings(tmp_path: Path, **more: Any) -> Settings:
@@ -44,6 +52,55 @@ def settings(tmp_path: Path, **more: Any) -> Settings:
 
 def runtime(tmp_path: Path, owns_index: bool = True, **more: Any) -> Runtime:
     return build(settings(tmp_path, **more), owns_index=owns_index, lock_wait_s=0)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> dict[str, str]:
+    """The settings of a model of its own."""
+    pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
+    return {"chat_base_url": f"gguf:{write_model(tmp_path / 'tiny.gguf')}"}
+
+
+def test_a_model_of_its_own_loads_in_the_background_for_talk_memories_and_judgement(
+    tmp_path: Path, local: dict[str, str]
+) -> None:
+    built = runtime(tmp_path, **local)
+    assert built.llama is not None
+    assert built.reasons() == []  # a command that asks no model loads none
+    for model in (built.chat, built.judge, built.work.remembering.model, built.work.comparing.model):
+        assert isinstance(model, LlamaChat)
+        assert model.name == "tiny"
+    client = create_app(built).test_client()
+    built.llama.begin()
+    (child,) = until(lambda: llamas_of(os.getpid()), "llama.cpp is started")
+    os.kill(child, signal.SIGSTOP)  # so that it is still loading
+    answer = client.post("/v1/turns", json={"text": "おはよう"}).json
+    assert (answer["model"], answer["degraded"]) == ("tiny", True)
+    assert LOADING in client.get("/readyz").json["reasons"]
+    os.kill(child, signal.SIGCONT)
+    built.llama.address(PATIENCE)
+    assert LOADING not in client.get("/readyz").json["reasons"]
+    built.llama.close()
+    built.close()
+
+
+def test_memories_of_a_robot_with_a_model_of_its_own_may_be_made_by_a_server(
+    tmp_path: Path, local: dict[str, str]
+) -> None:
+    with ScriptedServer([say("はい")]) as server:
+        given = settings(tmp_path, memory_base_url=server.base_url, memory_model="large", **local)
+        memory = memory_model(given)
+        assert (type(memory), memory.name) == (OpenAIChat, "large")
+        assert memory.complete(ChatRequest([{"role": "user", "content": "?"}], "remember", 10)).content
+        assert isinstance(memory, OpenAIChat)
+        memory.close()
+    with opened_judge(given) as judge:
+        assert isinstance(judge, LlamaChat)
+
+
+def test_a_worker_of_its_own_runs_no_model_of_its_own(tmp_path: Path, local: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="a worker of its own runs no GGUF file; start a server for the model"):
+        runtime(tmp_path, owns_index=False, **local)
 
 
 def test_all_defaults_make_a_whole_runtime(tmp_path: Path) -> None:

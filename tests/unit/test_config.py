@@ -55,6 +55,9 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("TIMEZONE", "/etc/passwd", "'/etc/passwd' is not a known time zone, such as Asia/Tokyo."),
         ("INDEX_URL", "qdrant", "must be edge: or local:, with a folder after it where it is not the home folder's."),
         ("CHAT_BASE_URL", "api.example.com/v1", "must begin with http:// or https://."),
+        ("CHAT_BASE_URL", "gguf:", "must name a file, as gguf:/path/model.gguf."),
+        ("MEMORY_BASE_URL", "gguf:/m/model.gguf", "must begin with http:// or https://."),
+        ("GGUF_THREADS", "-1", "input should be greater than or equal to 0."),
         ("JUDGE_BASE_URL", "ftp://x", "must begin with http:// or https://."),
         ("JUDGE_API_KEY", "キー", "a key holds ASCII characters only, and no line break."),
         ("JUDGE_CALLS_PER_DAY", "-1", "input should be greater than or equal to 0."),
@@ -129,6 +132,20 @@ def test_a_model_is_offline_unless_one_is_set(settings: dict[str, str], chat: bo
     loaded = load_settings(**{name.format(kind): value for name, value in settings.items()})
     assert (loaded.chat_is_offline, getattr(loaded, f"{kind}_is_offline")) == (chat, other)
     assert not loaded.chat_base_url.endswith("/")
+
+
+@pytest.mark.parametrize(
+    ("given", "file"),
+    [("/m/Qwen3-4B.gguf", "/m/Qwen3-4B.gguf"), ("~/Qwen3-4B.gguf", "{home}/Qwen3-4B.gguf"), ("Qwen3-4B.gguf", "{cwd}")],
+)
+def test_a_file_is_a_chat_model_named_after_it_and_makes_memories_too(given: str, file: str) -> None:
+    loaded = load_settings(chat_base_url=f"gguf:{given}")
+    assert str(loaded.chat_file) == file.format(home=Path.home(), cwd=Path("Qwen3-4B.gguf").absolute())
+    assert loaded.chat_model == "Qwen3-4B"
+    assert [loaded.chat_is_offline, loaded.memory_is_offline, loaded.judge_is_offline] == [False] * 3
+    assert load_settings(chat_base_url=f"gguf:{given}", chat_model="qwen3").chat_model == "qwen3"
+    assert load_settings(chat_base_url=f"gguf:{given}", chat_model="offline").chat_is_offline
+    assert load_settings(chat_base_url="http://x/v1").chat_file is None
 
 
 def test_the_index_folder_may_be_chosen(tmp_path: Path) -> None:

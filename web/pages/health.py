@@ -28,7 +28,7 @@ def show() -> str:
         "health.html",
         version=__version__,
         parts_of=parts(runtime()),
-        reasons=runtime().index.reasons(),
+        reasons=runtime().reasons(),
         ready=runtime().index.current is not None,
         waiting=found,
         troubles=troubles(g.owner, now),
