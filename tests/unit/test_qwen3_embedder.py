@@ -195,6 +195,13 @@ def test_weights_in_several_files_are_found(tmp_path: Path) -> None:
     np.testing.assert_array_equal(Qwen3Embedder(str(folder), precision="int8").embed_documents(MIXED), whole)
 
 
+def test_where_freed_memory_cannot_be_given_back_the_model_loads_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())  # as on macOS
+    assert Qwen3Embedder(str(folder), precision="bf16").embed_documents(["猫"]).shape == (1, 64)
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
