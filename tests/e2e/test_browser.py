@@ -44,7 +44,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         running.say("きのう富士通のノートPCを12万円で買ったんだ", "monday")
         running.say("来週の土曜日に京都へ旅行に行くことにした", "monday")
         running.post("/v1/sessions/monday/close")
-        until(lambda: running.get("/v1/memories?q=cat")[1]["count"] >= 3, "all can be searched")
+        until(lambda: running.get("/v1/memories")[1]["count"] >= 3, "all is remembered")
+        until(lambda: running.get("/v1/memories?q=cat")[1]["count"], "it can be searched")
         yield running
         assert "Traceback" not in running.said(), running.said()
 
