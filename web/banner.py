@@ -81,7 +81,7 @@ def _reach(bound: Bound, insecure: bool) -> list[str]:
     address = lan_address()
     if is_loopback(bound):
         return [
-            f"Talk to it here:   {_command()} chat",
+            f"Talk to it here:   {_command()} chat, or {local_url(bound)}/ in a browser",
             f"For the robot:     {_command()} devices add NAME, then {_command()} up --host 0.0.0.0"
             + (f"; its address will be {_url(address, bound[1])}/v1/turns" if address else ""),
         ]
