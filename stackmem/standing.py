@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from peewee import fn
 
@@ -57,7 +58,7 @@ def _troubles(owner: str, now: datetime) -> Iterator[Trouble]:
         yield Trouble("bad answers", sum(row.attempts for row in bad))
     if failed := Turn.select().where(Turn.owner == owner, Turn.state == "failed").count():
         yield Trouble("failed turns", failed)
-    if lines := sum(degraded for _, degraded in _since(owner, now - LATELY)):
+    if lines := sum(degraded for _, degraded in newest_since(owner, now - LATELY)):
         yield Trouble("fallback lines", lines)
     row = Owner.get_or_none(Owner.name == owner)
     if row is not None and row.delays:
@@ -67,11 +68,18 @@ def _troubles(owner: str, now: datetime) -> Iterator[Trouble]:
 
 
 def calls_since(owner: str, moment: datetime) -> int:
-    """Return how often live turns called the model since then, over the newest 2,000 turns at most."""
-    return sum(calls for calls, _ in _since(owner, moment))
+    """Return how often live turns called the model since then, over the newest 2,000 turns of all owners at most."""
+    return sum(calls for calls, _ in newest_since(owner, moment))
 
 
-def _since(owner: str, moment: datetime) -> list[tuple[int, bool]]:
-    columns = (Turn.model_calls, Turn.degraded, Turn.received_at)
-    newest = Turn.select(*columns).where(Turn.owner == owner).order_by(Turn.id.desc()).limit(NEWEST)
-    return [(row.model_calls, row.degraded) for row in newest if row.received_at >= moment]
+def newest_since(owner: str, moment: datetime) -> Iterator[tuple[int, bool]]:
+    """Yield of the newest turns received since then how often the model was called, and whether it did not answer."""
+    last = Turn.select(fn.MAX(Turn.id)).scalar() or 0
+    columns = (Turn.owner, Turn.model_calls, Turn.degraded, Turn.received_at)
+    # Without the owner in the query, SQLite reads the end of the table instead of sorting all turns of the owner.
+    rows: Any = Turn.select(*columns).where(Turn.id > last - NEWEST).order_by(Turn.id.desc())
+    for whose, calls, degraded, received_at in rows.tuples().iterator():
+        if received_at < moment:
+            return  # an import is received when it is read, so ids and clock go together
+        if whose == owner:
+            yield calls, degraded

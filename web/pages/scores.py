@@ -22,7 +22,7 @@ blueprint = Blueprint("scores", __name__)
 
 RATES = ("false_trigger_rate", "miss_rate")
 NEWEST = 200  # judged turns that the rates at the top are of
-WINDOWS = 100  # newest windows of each size
+WINDOWS = 40  # newest windows of each size
 LOOKED_AT = 1000  # newest judged turns among which wrong ones are looked for
 SIZE = 30
 

@@ -33,7 +33,9 @@ def texts(language: str) -> dict[str, Any]:
 
 def language() -> str:
     """Return what the browser asks for, ``ja`` or ``en``; Japanese where it asks for neither."""
-    return request.accept_languages.best_match(LANGUAGES, default="ja") or "ja"
+    if "language" not in g:
+        g.language = request.accept_languages.best_match(LANGUAGES, default="ja")
+    return str(g.language)
 
 
 def words() -> dict[str, Any]:
