@@ -50,12 +50,15 @@ task_routes = {
     "workers.sweep": {"queue": "live"},
     "workers.index": {"queue": "index"},
     "workers.reindex": {"queue": "index"},
+    "workers.check_index": {"queue": "index"},
     "workers.score": {"queue": "batch"},
 }
 
 beat_schedule = {
     # Finds what a lost hint, a dead worker or the clock left waiting. Expires: a late sweep is of no use.
     "sweep": {"task": "workers.sweep", "schedule": 30.0, "options": {"expires": 25.0}},
+    # Compares database and index at night; asked hourly, because a robot's machine may sleep at any one hour.
+    "check_index": {"task": "workers.check_index", "schedule": 3600.0, "options": {"expires": 1800.0}},
     # Judges the live turns of the last minute: nobody waits for it. Expires: the next one does the same.
     "score": {"task": "workers.score", "schedule": 60.0, "options": {"expires": 55.0}},
 }

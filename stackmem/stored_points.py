@@ -32,9 +32,20 @@ class StoredRow(NamedTuple):
 
 def rows_after(memory_id: str, limit: int) -> list[StoredRow]:
     """Return the next rows in order of id, without those that are forgotten."""
-    columns = [getattr(Memory, name) for name in StoredRow._fields]
-    rows = Memory.select(*columns).where(Memory.id > memory_id, Memory.status != "forgotten")
-    return [StoredRow(*row) for row in _raw(rows.order_by(Memory.id).limit(limit))]
+    return _rows(_select().where(Memory.id > memory_id).order_by(Memory.id).limit(limit))
+
+
+def rows_of(memory_ids: Sequence[str]) -> list[StoredRow]:
+    """Return the rows of these memories, as far as there are any that are not forgotten."""
+    return _rows(_select().where(Memory.id.in_(memory_ids)))
+
+
+def _select() -> Any:
+    return Memory.select(*(getattr(Memory, name) for name in StoredRow._fields)).where(Memory.status != "forgotten")
+
+
+def _rows(query: Any) -> list[StoredRow]:
+    return [StoredRow(*row) for row in _raw(query)]
 
 
 def payload_of(row: StoredRow) -> dict[str, Any]:

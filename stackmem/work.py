@@ -13,12 +13,13 @@ from stackmem.asking import ATTEMPTS
 from stackmem.compare import Comparing, next_ready, next_uncompared
 from stackmem.converse import give_up_open_turns
 from stackmem.database import lease, scrub, transaction
+from stackmem.drift import differs, drift_of, mend, sentence
 from stackmem.embedder_change import measured, sample
 from stackmem.exceptions import StackmemError, TransientError
 from stackmem.forgetting import purge_due
 from stackmem.index_handle import IndexHandle
 from stackmem.indexing import Progress, index_owner
-from stackmem.jobs import progress_of
+from stackmem.jobs import check_job, is_check_due, progress_of
 from stackmem.looks import is_due
 from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.persona import Persona
@@ -75,7 +76,7 @@ class Work:
         self.comparing.compare(owner)
 
     def rebuild(self, job_id: int) -> None:
-        """Do the job of a ``reindex`` command, keeping its progress in the row."""
+        """Do the job of a ``reindex`` or ``doctor`` command, keeping its progress in the row."""
         with lease(f"job:{job_id}", self.clock) as held:
             job = Job.get_or_none(Job.id == job_id, Job.state.in_(["waiting", "running"]))
             if held is None or job is None or self.index.store is None:
@@ -91,7 +92,31 @@ class Work:
                 outcome = {"state": "failed", "message": str(exc)}
             Job.update(finished_at=self.clock.now(), **outcome).where(Job.id == job_id).execute()
 
+    def check_index(self) -> None:
+        """Once a night, compare database and index and mend what differs; the log says what that was."""
+        now = self.clock.now()
+        if self.index.store is None:
+            return
+        with lease("check_index", self.clock) as held:  # beat may run twice
+            job = check_job(True, now) if held and is_check_due(now, self.remembering.zone) else None
+        if job is None:
+            return
+        self.rebuild(job.id)
+        counts = Job.get_by_id(job.id).arguments.get("found")
+        if counts:
+            log.log(logging.WARNING if differs(counts) else logging.INFO, "%s", sentence(counts, mended=True))
+
+    def _check(self, job: Job, progress: Progress) -> int:
+        found = drift_of(self.index, progress)
+        owners = mend(self.index, found) if job.arguments.get("mend") else []
+        Job.update(arguments={**job.arguments, "found": found.counts()}).where(Job.id == job.id).execute()
+        for owner in owners:
+            self.index_memories(owner)
+        return found.points
+
     def _rebuild(self, job: Job, progress: Progress) -> int:
+        if job.kind == "check":
+            return self._check(job, progress)
         if job.kind == "scrub":
             # An index keeps deleted points in its files until it is written anew.
             done = reindex(self.index, progress, embedder=self.index.searching)

@@ -4,8 +4,9 @@ from typing import Any
 
 from flask import Blueprint, g
 
+from stackmem.doctor import examine
 from stackmem.exceptions import NotFound
-from stackmem.jobs import reindex_job
+from stackmem.jobs import check_job, reindex_job
 from stackmem.ports import Hint
 from stackmem.status import status
 from web.access import runtime
@@ -50,5 +51,19 @@ def post_retry() -> dict[str, Any]:
 def post_reindex() -> dict[str, Any]:
     """Begin a rebuild; the row of the job tells its progress."""
     job = reindex_job(json_object().get("from") or "memories", runtime().clock.now())
+    runtime().work.queue.put(Hint("reindex", job.id))
+    return {"job_id": job.id}
+
+
+@blueprint.get("/doctor")
+def get_doctor() -> dict[str, Any]:
+    """Try everything that is configured, as this process sees it."""
+    return {"checks": examine(runtime())}
+
+
+@blueprint.post("/check")
+def post_check() -> dict[str, Any]:
+    """Begin a comparison of database and index, with ``mend`` to mend it too; the job's row tells what was found."""
+    job = check_job(json_object().get("mend") is True, runtime().clock.now())
     runtime().work.queue.put(Hint("reindex", job.id))
     return {"job_id": job.id}

@@ -61,6 +61,12 @@ def reindex(job_id: int) -> None:
     runtime().work.rebuild(job_id)
 
 
+@shared_task(base=DatabaseTask, name="workers.check_index")
+def check_index() -> None:
+    """Compare database and index, if that is due."""
+    runtime().work.check_index()
+
+
 @shared_task(base=DatabaseTask, name="workers.sweep")
 def sweep() -> None:
     """Find and enqueue what is waiting."""

@@ -12,6 +12,7 @@ from peewee import DatabaseError, InterfaceError
 from stackmem import __version__
 from stackmem.cli.bench import bench
 from stackmem.cli.device import devices
+from stackmem.cli.doctor import doctor
 from stackmem.cli.explaining import why
 from stackmem.cli.memory import memories
 from stackmem.cli.rebuild import reindex
@@ -70,5 +71,5 @@ def main() -> None:
     """
 
 
-for command in (chat, import_, export, reindex, memories, why, devices, status, retry, bench):
+for command in (chat, import_, export, reindex, memories, why, devices, status, retry, bench, doctor):
     main.add_command(command)

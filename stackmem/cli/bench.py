@@ -67,7 +67,7 @@ def bench() -> None:
 def embed(
     beside: str | None, dims: tuple[int, ...], wanted: Sequence[str], random_weights: bool, as_json: bool
 ) -> None:
-    """Measure every embedder that is here, one after the other, and recommend one.
+    """Measure every embedder that is here, and recommend one.
 
     COMMAND is started, again whenever it ends well, and ended at last; a PID is only watched.
     """

@@ -111,12 +111,15 @@ def store(settings: Settings) -> Iterator[Any]:
 
 
 @contextmanager
-def own_runtime(settings: Settings, database: Any) -> Iterator[Runtime]:
-    """Own the index for the block, as a server would. Raises Busy where another process does."""
+def own_runtime(settings: Settings, database: Any, *, rebuild: bool = True) -> Iterator[Runtime]:
+    """Own the index for the block, as a server would, rebuilt where it cannot be opened.
+
+    Raises Busy where another process owns it.
+    """
     runtime = build(settings, owns_index=True, lock_wait_s=2, database=database)
     try:
         # A changed embedder may need hours: `reindex`, or a server in the background, does that.
-        if runtime.index.current is None and not runtime.index.change:
+        if rebuild and runtime.index.current is None and not runtime.index.change:
             reindex(runtime.index)
         yield runtime
     finally:
@@ -124,7 +127,11 @@ def own_runtime(settings: Settings, database: Any) -> Iterator[Runtime]:
 
 
 def with_server_or_own(
-    with_server: Callable[[Server], Any], alone: Callable[[Runtime], Any], settings: Settings | None = None
+    with_server: Callable[[Server], Any],
+    alone: Callable[[Runtime], Any],
+    settings: Settings | None = None,
+    *,
+    rebuild: bool = True,
 ) -> Any:
     """Ask the running server; with none, own the index and do it here."""
     settings = settings or load_settings()
@@ -132,7 +139,7 @@ def with_server_or_own(
     if server is not None:
         return with_server(server)
     try:
-        with store(settings) as database, own_runtime(settings, database) as runtime:
+        with store(settings) as database, own_runtime(settings, database, rebuild=rebuild) as runtime:
             return alone(runtime)
     except Busy:
         # A server that was just starting holds the lock now.

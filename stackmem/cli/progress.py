@@ -1,9 +1,14 @@
 """Progress bars on standard error, quiet where nobody watches."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from stackmem.exceptions import StackmemError
 from stackmem.indexing import Progress as Report
+from stackmem.models import Job
+
+POLL = 0.2  # seconds
 
 
 @contextmanager
@@ -32,3 +37,18 @@ def counting_down(report: Report, left_to_do: Callable[[], int]) -> Callable[[],
         return left == 0
 
     return done
+
+
+def follow(job_id: int, report: Report, is_over: Callable[[], bool], failed: str) -> Job:
+    """Draw the progress of a job until it is done and ``is_over``; return it.
+
+    Raises StackmemError, beginning with ``failed``, where the job could not be done.
+    """
+    while True:
+        job = Job.get_by_id(job_id)
+        report(job.done, max(job.total, job.done))
+        if job.state == "failed":
+            raise StackmemError(f"{failed}: {job.message}")
+        if job.state == "done" and is_over():
+            return job
+        time.sleep(POLL)

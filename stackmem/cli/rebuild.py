@@ -1,22 +1,16 @@
 """``stackmem reindex``."""
 
-import time
-
 import click
 
 from stackmem.bootstrap import Runtime
 from stackmem.cli.common import Server, json_option, print_json, store, with_server_or_own
-from stackmem.cli.progress import progress_bar
+from stackmem.cli.progress import follow, progress_bar
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
-from stackmem.exceptions import StackmemError
 from stackmem.indexing import Progress
 from stackmem.jobs import reindex_job
-from stackmem.models import Job
 from stackmem.rebuilding import model_calls
 from stackmem.work import is_compared, is_indexed
-
-POLL = 0.2  # seconds
 
 
 @click.command()
@@ -44,13 +38,13 @@ def reindex(source: str, yes: bool, as_json: bool) -> None:
         def ask(server: Server) -> int:
             job_id = server.call("POST", "/v1/admin/reindex", "home", body={"from": source})["job_id"]
             with store(settings):
-                return _follow(job_id, source, bar)
+                return _followed(job_id, source, bar)
 
         def alone(runtime: Runtime) -> int:
             job = reindex_job(source, SystemClock().now())
             runtime.work.rebuild(job.id)
             runtime.work.drain(lambda: is_settled(source))
-            return _follow(job.id, source, bar)
+            return _followed(job.id, source, bar)
 
         points = with_server_or_own(ask, alone, settings)
     if as_json:
@@ -77,12 +71,6 @@ def is_settled(source: str) -> bool:
     return is_indexed() and (source == "memories" or is_compared())
 
 
-def _follow(job_id: int, source: str, bar: Progress) -> int:
-    while True:
-        job = Job.get_by_id(job_id)
-        bar(job.done, max(job.total, job.done))
-        if job.state == "failed":
-            raise StackmemError(f"The rebuild failed, and the index is as it was: {job.message}")
-        if job.state == "done" and is_settled(source):
-            return int(job.done)
-        time.sleep(POLL)
+def _followed(job_id: int, source: str, bar: Progress) -> int:
+    failed = "The rebuild failed, and the index is as it was"
+    return int(follow(job_id, bar, lambda: is_settled(source), failed).done)
