@@ -67,7 +67,7 @@ def _around(turn: Turn) -> list[Turn]:
 def _sources(memory_ids: Sequence[str], first: Turn) -> list[Turn]:
     """Return the turns of these memories that were said before the conversation began and have words."""
     rows = Turn.select().join(MemorySource).where(MemorySource.memory.in_(list(memory_ids)), Turn.at < first.at)
-    return list(rows.where(Turn.owner == first.owner, Turn.user != "").order_by(Turn.id).distinct())
+    return list(rows.where(Turn.owner == first.owner, Turn.user != "").order_by(Turn.id))
 
 
 def _judged_right(turn: Turn) -> Sequence[str]:
