@@ -7,6 +7,7 @@ from typing import Any
 
 from peewee import fn
 
+from stackmem.drift import sentence
 from stackmem.models import Job, Owner, Session, Turn
 from stackmem.status import pending
 
@@ -65,6 +66,14 @@ def _troubles(owner: str, now: datetime) -> Iterator[Trouble]:
         yield Trouble("compare", row.delays, row.retry_at)
     for job in Job.select().where(Job.state == "failed", Job.finished_at >= now - LATELY).order_by(Job.id):
         yield Trouble("job", 1, None, job.message)
+
+
+def last_comparison() -> tuple[datetime, str] | None:
+    """Return when the index was last compared with the database, and what was found; None where it never was."""
+    job = Job.select().where(Job.kind == "check", Job.state == "done").order_by(Job.id.desc()).first()
+    if job is None or "found" not in job.arguments:
+        return None
+    return job.finished_at, sentence(job.arguments["found"], mended=bool(job.arguments.get("mend")))
 
 
 def calls_since(owner: str, moment: datetime) -> int:

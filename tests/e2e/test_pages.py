@@ -268,7 +268,10 @@ def test_health_says_what_runs_and_what_waits_and_no_secret(tmp_path_factory: py
         text = visitor.get("/health").text
         for word in ("qwen-x, http://127.0.0.1:9/v1", "1 回、モデルが時間内に答えませんでした", "記憶になる前の会話1"):
             assert word in text
-        for path, page in crawl(visitor).items():
+        checked = visitor.send(visitor.get("/health"), "/health")
+        for word in ("chat model失敗", "databaseよい"):
+            assert word in checked.text
+        for path, page in [*crawl(visitor).items(), ("checked", checked)]:
             assert "sk-secret" not in page.html, path
 
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from stackmem.jobs import check_job
 from stackmem.models import Job, Owner, Session, Turn
-from stackmem.standing import calls_since, troubles, waiting
+from stackmem.standing import calls_since, last_comparison, troubles, waiting
 from tests.unit.world import World
 from web.pages.health import place
 
@@ -65,3 +66,17 @@ def test_calls_are_counted_from_a_moment_on(offline: World) -> None:
 )
 def test_an_address_is_shown_without_its_secrets(url: str, shown: str) -> None:
     assert place(url) == shown
+
+
+def test_the_last_comparison_of_index_and_database_is_told(offline: World) -> None:
+    assert last_comparison() is None
+    Job.create(kind="check", state="running", arguments={"mend": False}, created_at=offline.clock.now())
+    assert last_comparison() is None
+    run_check(offline)
+    found = last_comparison()
+    assert found == (offline.clock.now(), "Database and index agree: 0 points.")
+
+
+def run_check(world: World) -> None:
+    job = check_job(False, world.clock.now())
+    world.work.rebuild(job.id)

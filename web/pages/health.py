@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from flask import Blueprint, g
@@ -10,7 +11,8 @@ from evals.allowance import Allowance
 from stackmem import __version__
 from stackmem.bootstrap import Runtime
 from stackmem.config import OFFLINE, Settings
-from stackmem.standing import calls_since, troubles, waiting
+from stackmem.doctor import examine
+from stackmem.standing import calls_since, last_comparison, troubles, waiting
 from web.access import runtime
 from web.pages.shown import page
 
@@ -20,6 +22,16 @@ blueprint = Blueprint("health", __name__)
 @blueprint.get("/health")
 def show() -> str:
     """Show how things stand; no model is called."""
+    return _page([])
+
+
+@blueprint.post("/health")
+def check() -> str:
+    """Try everything that is configured, as somebody asked; a model is asked for one word."""
+    return _page(examine(runtime()))
+
+
+def _page(checks: list[dict[str, Any]]) -> str:
     now, settings = runtime().clock.now(), runtime().settings
     midnight = now.astimezone(settings.zone).replace(hour=0, minute=0, second=0, microsecond=0)
     found = waiting(g.owner, now)
@@ -36,7 +48,9 @@ def show() -> str:
         calls=calls_since(g.owner, midnight),
         judge_calls=(allowance.used(), allowance.per_day),
         judge_down=allowance.is_down(),
-        live=bool(found.turns or found.memories or found.jobs),
+        checks=checks,
+        compared=last_comparison(),
+        live=not checks and bool(found.turns or found.memories or found.jobs),
     )
 
 
