@@ -49,7 +49,9 @@ def build_messages(
     mode: str = "native",
 ) -> list[dict[str, Any]]:
     """Return the messages of a live turn: persona and tools always fit, the oldest turns leave first, whole pairs."""
-    system = turn_prompt(persona, show_time(now, zone) or "", str(zone), mode)
+    # To the minute, and last: servers keep what they read of a prompt up to the first word that differs.
+    minute = now.replace(second=0, microsecond=0)
+    system = turn_prompt(persona, show_time(minute, zone) or "", str(zone), mode)
     fixed = estimate_tokens(system) + estimate_tokens(json.dumps(tools(persona.language), ensure_ascii=False))
     words = _cut(turn.user, max(USER_TOKENS, int((budget - fixed) * USER_SHARE)), persona.language)
     left = budget - fixed - estimate_tokens(words)
