@@ -17,6 +17,7 @@ from stackmem.score_models import Label
 from tests.visiting import Reader
 from web import create_app
 from web.pages.charts import HEIGHT, SHOWN, WIDTH, chart
+from web.pages.shown import period, when
 
 RATE = {"value": 0.5, "low": 0.2, "high": 0.8}
 NONE = {"value": None, "low": None, "high": None}
@@ -107,6 +108,32 @@ def test_a_turn_is_marked_counted_taken_along_and_unmarked(client: FlaskClient, 
     assert send(client, f"/turns/{first}/mark", kind="should_have_searched", right="mem_0").status_code == 400
     assert "印を消しました" in send(client, f"/turns/{first}/mark", unmark="").text
     page(client, f"/turns/{second}/scenario", 404)
+
+
+def test_of_a_turn_whose_words_were_deleted_no_scenario_is_left(client: FlaskClient, runtime: Runtime) -> None:
+    (turn,) = judged(runtime, 1)
+    send(client, f"/turns/{turn}/mark", kind="should_have_searched")
+    with runtime.database.connection_context():
+        Turn.update(user="", reply="").execute()
+    page(client, f"/turns/{turn}/scenario", 404)
+    assert "言葉は消されました" in page(client, "/scores/marks")
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def test_a_broken_database_is_told_as_a_page(client: FlaskClient, runtime: Runtime) -> None:
+    with runtime.database.connection_context():
+        runtime.database.execute_sql("DROP TABLE alias")
+    shown = page(client, "/memories/names", 503)
+    assert "少し待って" in shown
+    assert "no such table" not in shown
+
+
+def test_a_time_at_the_end_of_all_days_is_shown_as_it_is(runtime: Runtime) -> None:
+    with create_app(runtime).test_request_context():
+        assert when("9999-12-31T23:00:00+00:00") == "9999年12月31日(金) 23:00"
+        assert period("2026-07-23T01:00:00+09:00", "2026-07-24T00:00:00+09:00").count("–") == 1
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------

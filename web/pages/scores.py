@@ -118,8 +118,8 @@ def scenario(turn_id: str) -> Response:
     """Return a marked turn as a scenario file."""
     turn = turn_of(g.owner, turn_id)
     found: Mark | None = marks.mark_of(turn)
-    if found is None:
-        raise NotFound(f"Turn {turn.id} is not marked.")
+    if found is None or not turn.user:
+        raise NotFound(f"Turn {turn.id} is not marked, or its words were deleted.")
     return Response(
         scenario_of(found, runtime().settings.zone),
         content_type="application/yaml; charset=utf-8",
