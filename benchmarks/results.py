@@ -43,12 +43,12 @@ def run(folder: Path, name: str, what: str, mode: str, jobs: int) -> None:
     files = load((), settings)
     judge = judge_of(settings)
     kept = Folder(folder)
-    kept.begin(about(settings, mode, judge.model.name if judge else None))
-    with progress_bar(name) as bar:
+    with kept.owned(), progress_bar(name) as bar:
+        kept.begin(about(settings, mode, judge.model.name if judge else None))
         failed = Batch(files, kept, Options(mode="free" if mode == "free" else "forced"), jobs, bar).run()
     for scenario, reason in failed.items():
         click.echo(f"{scenario} failed: {reason}", err=True)
-    keep(kept.results([file.scenario.id for file in files]), name, what)
+    keep(kept.results(files), name, what)
     write_page()
 
 

@@ -6,6 +6,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -45,7 +46,7 @@ class Batch:
 
     def run(self) -> dict[str, str]:
         """Run what is not done yet; return the scenarios that failed, with the reason in one sentence each."""
-        waiting = [file for file in self.files if not self.folder.is_done(file.scenario.id, digest_of(file.path))]
+        waiting = [file for file in self.files if not self._is_done(file)]
         self._total = sum(file.turns for file in self.files)
         self._done = self._total - sum(file.turns for file in waiting)
         self.report(self._done, self._total)
@@ -64,6 +65,9 @@ class Batch:
                 one.process.kill()
                 one.process.join()
         return failed
+
+    def _is_done(self, file: File) -> bool:
+        return self.folder.is_done(file.scenario.id, digest_of(file.path), baselines=self.options.baselines)
 
     def _start(self, file: File) -> Running:
         context = mp.get_context("spawn")  # a fork would copy locks that threads hold
@@ -127,8 +131,11 @@ def _child(path: Path, folder: Folder, options: Options, told: Connection) -> No
         write_json(folder.file_of(file.scenario.id), shown | {"digest": digest})
     except StackmemError as exc:
         told.send(str(exc))
+    except OSError as exc:
+        told.send(f"{exc.filename or folder.path}: {exc.strerror or exc}.")
     except Exception as exc:  # the edge of the process: one scenario's fault is one sentence, its details a file
-        (folder.path / f"{path.stem}.error.txt").write_text(traceback.format_exc(), "utf-8")
+        with suppress(OSError):
+            (folder.path / f"{path.stem}.error.txt").write_text(traceback.format_exc(), "utf-8")
         told.send(f"{type(exc).__name__}: {exc} (details in {path.stem}.error.txt)")
     finally:
         told.close()

@@ -13,7 +13,7 @@ from rich.table import Table
 from evals import live_cli, report
 from evals.batch import Batch
 from evals.capture import capture, sample
-from evals.comparing import Comparison, compare
+from evals.comparing import Comparison, compare, has_common_turns
 from evals.judge.asking_back import judge_of
 from evals.results import Folder, about, read_run
 from evals.running import Options
@@ -57,7 +57,11 @@ def check(paths: tuple[Path, ...]) -> None:
     show_default=True,
     help="free: the session holds what the model itself said. forced: the reference replies, to compare models.",
 )
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the results.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the results.  [default: eval- and the time]",
+)
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Scenarios run at a time.")
 @click.option("--limit", type=click.IntRange(1), help="Run the first N scenarios only.")
 @click.option("--baseline/--no-baseline", default=True, help="Also what simple rules would do on the same turns.")
@@ -69,8 +73,8 @@ def check(paths: tuple[Path, ...]) -> None:
 def run(ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, **given: Any) -> None:
     """Run scenarios against the model that is set; score every turn.
 
-    PATHS are scenario files or folders; without any, those that come with stackmem. The same command again goes on
-    where it stopped. DIR gets results.json, report.html and report.md.
+    PATHS are scenario files or folders; without any, those that come with stackmem. The same command again with the
+    same --out goes on where it stopped. That folder gets results.json, report.html and report.md.
     """
     settings = load_settings()
     files = [file for file in load(paths, settings) if given["turns"] in (None, str(file.turns))][: given["limit"]]
@@ -85,7 +89,11 @@ def run(ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, **given: 
     for name, reason in failed.items():
         click.echo(f"{name} failed: {reason}", err=True)
     if failed:
-        click.echo(f"{len(failed)} of {len(files)} scenarios failed; the same command tries them again.", err=True)
+        click.echo(
+            f"{len(failed)} of {len(files)} scenarios failed; with --out {given['out']} "
+            "the same command tries them again.",
+            err=True,
+        )
         ctx.exit(1)
     for score, limit in (("false_trigger_rate", given["max_false_trigger"]), ("miss_rate", given["max_miss"])):
         value = shown["scores"][score]["value"]
@@ -100,12 +108,19 @@ def _run(
     judge = judge_of(settings)
     given["out"] = given["out"] or Path(f"eval-{SystemClock().now():%Y%m%d-%H%M%S}")
     folder = Folder(given["out"])
-    folder.begin(about(settings, given["mode"], judge.model.name if judge else None))
     options = replace(Options(), mode=given["mode"], baselines=given["baseline"])
-    with progress_bar("turns") as bar:
-        failed = Batch(files, folder, options, given["jobs"], bar).run()
-    shown = folder.results([file.scenario.id for file in files])
-    report.write_pages(folder.path, shown, before)
+    with folder.owned():
+        folder.begin(about(settings, given["mode"], judge.model.name if judge else None))
+        try:
+            with progress_bar("turns") as bar:
+                failed = Batch(files, folder, options, given["jobs"], bar).run()
+        except KeyboardInterrupt:
+            click.echo(f"With --out {folder.path} the same command goes on where it stopped.", err=True)
+            raise
+        shown = folder.results(files)
+        report.write_pages(folder.path, shown, before)
+    if before is not None and not has_common_turns(before, shown):
+        click.echo(f"{given['against']} has no turn in common with this run: it is not compared.", err=True)
     return shown, failed
 
 
@@ -146,6 +161,8 @@ def capture_(turns: int, seed: int, owner: str, as_json: bool) -> None:
         if not groups:
             raise StackmemError(f"{owner} has no turns that were looked at yet.")
         found = capture(groups, judge_model(settings), settings.judge_timeout_s, lambda done: bar(done, len(groups)))
+    if found.unjudged == found.turns:
+        raise StackmemError("The judge gave no opinion on any turn: see the log above, and STACKMEM_JUDGE_*.")
     if as_json:
         print_json(found.as_json())
         return
@@ -203,4 +220,5 @@ def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     table = Table(*rows[0], box=None, pad_edge=False)
     for row in rows[1:]:
         table.add_row(*row)
-    Console(width=None if Console().is_terminal else 200).print(table)
+    # Without markup: a model's name may hold brackets.
+    Console(width=None if Console().is_terminal else 200, markup=False, emoji=False, highlight=False).print(table)

@@ -58,8 +58,7 @@ class Comparison:
 def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparison:
     """Compare two runs turn by turn. Raises StackmemError where they have no turn in common."""
     left, right = _turns(a), _turns(b)
-    # Another wording or another expectation makes it another turn.
-    pairs = [key for key, turn in left.items() if key in right and _same(turn, right[key])]
+    pairs = _pairs(left, right)
     if not pairs:
         raise StackmemError("The two runs have no turn in common: there is nothing to compare.")
     raw = [_differ(score, pairs, left, right) for score in TURN_SCORES]
@@ -69,6 +68,16 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparison:
         one = raw[number]
         raw[number] = Difference(one.score, one.a, one.b, p, one.changes)
     return Comparison(raw, len(pairs), len(left.keys() | right.keys()) - len(pairs))
+
+
+def has_common_turns(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Tell whether two runs can be compared."""
+    return bool(_pairs(_turns(a), _turns(b)))
+
+
+def _pairs(left: Mapping[Key, Mapping[str, Any]], right: Mapping[Key, Mapping[str, Any]]) -> list[Key]:
+    """Return the turns that both have: another wording or another expectation makes it another turn."""
+    return [key for key, turn in left.items() if key in right and _same(turn, right[key])]
 
 
 def _turns(run: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:

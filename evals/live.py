@@ -106,6 +106,11 @@ class LiveScoring:
             except (BadAnswer, ContentRefused) as exc:
                 self._bad_answer(turn, held, exc)
                 return False
+            except Spent as exc:
+                # The day ended between a bad answer and its repair: uncounted, one call a day would never get past it.
+                if isinstance(exc.__context__, BadAnswer):
+                    self._bad_answer(turn, held, exc.__context__)
+                raise
             with transaction():
                 held.check()
                 if Turn.select().where(Turn.id == turn_id, LIVE).exists():

@@ -1,16 +1,18 @@
 """A run as pages: one self-contained HTML file, Markdown, and a table for the terminal."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from evals.comparing import Comparison, compare
+from evals.comparing import Comparison, compare, has_common_turns
 from evals.figures import Rate
-from evals.results import RESULTS_FILE, write_json
+from evals.results import RESULTS_FILE, write_json, write_text
 from evals.scoring import LOW_IS_GOOD, SCORES
 
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>|!~$]")
 WORST = 20  # turns shown with their whole trace
 TITLES = {
     "false_trigger_rate": "searched needlessly",
@@ -34,9 +36,9 @@ _WEIGHTS = {"answer": 3, "correction": 3, "miss": 2, "ask_back": 2, "false_trigg
 def write_pages(folder: Path, run: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
     """Write results.json, report.html and report.md; ``before`` is an earlier run to compare with."""
     write_json(folder / RESULTS_FILE, run)
-    comparison = compare(before, run) if before is not None else None
+    comparison = compare(before, run) if before is not None and has_common_turns(before, run) else None
     for kind in ("html", "md"):
-        (folder / f"report.{kind}").write_text(render_page(kind, run, comparison), "utf-8")
+        write_text(folder / f"report.{kind}", render_page(kind, run, comparison))
 
 
 def render_page(kind: str, run: Mapping[str, Any], comparison: Comparison | None) -> str:
@@ -77,8 +79,7 @@ def percent(share: float | None) -> str:
 
 def _cell(text: object) -> str:
     """Return a text that stays in one cell of a Markdown table, and cannot become markup."""
-    kept = str(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    return " ".join(kept.split())
+    return _MARKUP.sub(r"\\\g<0>", " ".join(str(text).replace("&", "&amp;").split())).replace("://", ":\\//")
 
 
 def worst_turns(run: Mapping[str, Any], count: int = WORST) -> list[dict[str, Any]]:

@@ -1,9 +1,11 @@
 """A run's folder: what it was (run.json), one file a scenario, and results.json over all of them."""
 
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,14 @@ from typing import Any
 from evals.baselines import BASELINES
 from evals.figures import Agreement, Rate
 from evals.running import read_verdicts
-from evals.scenario import TAGS
+from evals.scenario import TAGS, File
 from evals.scoring import SCORES, TURN_SCORES, all_scores, as_score, rate
 from stackmem import __version__
 from stackmem.config import Settings
-from stackmem.exceptions import StackmemError
+from stackmem.exceptions import Busy, StackmemError
 from stackmem.persona import load_persona, prompt_version
 
-RUN_FILE, RESULTS_FILE = "run.json", "results.json"
+RUN_FILE, RESULTS_FILE, LOCK_FILE = "run.json", "results.json", "LOCK"
 SCENARIOS = "scenarios"
 
 
@@ -63,6 +65,17 @@ class Folder:
 
     path: Path
 
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Own the folder for the block, creating it. Raises Busy where another run is writing into it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK_FILE).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as exc:
+                raise Busy(f"Another run is writing into {self.path}: wait for it, or name another --out.") from exc
+            yield
+
     def begin(self, run: About) -> None:
         """Create the folder, or go on in it. Raises StackmemError where it holds another run."""
         (self.path / SCENARIOS).mkdir(parents=True, exist_ok=True)
@@ -71,6 +84,8 @@ class Folder:
             write_json(file, asdict(run))
             return
         known = read_json_file(file)
+        if not isinstance(known, dict):
+            raise StackmemError(f"{file} is not what a run wrote. Name another folder with --out.")
         differing = [name for name, value in asdict(run).items() if known.get(name) != value]
         if differing:
             raise StackmemError(
@@ -81,19 +96,27 @@ class Folder:
         """Return where a scenario's result is."""
         return self.path / SCENARIOS / f"{scenario_id}.json"
 
-    def is_done(self, scenario_id: str, digest: str) -> bool:
-        """Tell whether a scenario was run as its file stands now."""
-        file = self.file_of(scenario_id)
+    def result_of(self, scenario_id: str, digest: str) -> dict[str, Any] | None:
+        """Return the result of a scenario as its file stands now; None where there is none, or none that is whole."""
         try:
-            return bool(read_json_file(file)["digest"] == digest)
-        except (StackmemError, KeyError, TypeError):
-            return False
+            value = read_json_file(self.file_of(scenario_id))
+        except StackmemError:
+            return None
+        return value if isinstance(value, dict) and value.get("digest") == digest and _is_result(value) else None
 
-    def results(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Return what results.json holds, over these scenarios in this order; those that are missing are left out."""
-        known = [read_json_file(self.file_of(name)) for name in ids if self.file_of(name).exists()]
+    def is_done(self, scenario_id: str, digest: str, *, baselines: bool) -> bool:
+        """Tell whether a scenario was run as its file stands now, with the baselines where they are wanted."""
+        value = self.result_of(scenario_id, digest)
+        return value is not None and (not baselines or all("baselines" in turn for turn in value["turns"]))
+
+    def results(self, files: Iterable[File]) -> dict[str, Any]:
+        """Return what results.json holds, over these scenarios in this order.
+
+        Those that were not run as their files stand now are left out.
+        """
+        known = [self.result_of(file.scenario.id, digest_of(file.path)) for file in files]
         run = read_json_file(self.path / RUN_FILE)
-        return summary(run, known)
+        return summary(run, [value for value in known if value is not None])
 
 
 def digest_of(file: Path) -> str:
@@ -114,7 +137,9 @@ def summary(run: Mapping[str, Any], scenarios: Sequence[Mapping[str, Any]]) -> d
             for length in sorted({len(s["turns"]) for s in scenarios})
             if (group := [s for s in scenarios if len(s["turns"]) == length])
         },
-        "baselines": {name: _baseline(turns, name) for name in BASELINES if any("baselines" in t for t in turns)},
+        "baselines": {
+            name: _baseline(turns, name) for name in BASELINES if turns and all("baselines" in t for t in turns)
+        },
         "ask_back_judge": _judged(turns),
         "cost": _cost(scenarios, turns),
         "scenarios": list(scenarios),
@@ -176,13 +201,29 @@ def read_run(path: Path) -> dict[str, Any]:
     """Return the results of a run, given its folder or its results.json. Raises StackmemError with one sentence."""
     file = path / RESULTS_FILE if path.is_dir() else path
     value = read_json_file(file)
-    if (
-        not isinstance(value, dict)
-        or not isinstance(value.get("scenarios"), list)
-        or set(SCORES) - set(value["scores"])
-    ):
-        raise StackmemError(f"{file} is not the result of a run.")
-    return value
+    if not _is_run(value):
+        raise StackmemError(f"{file} is not the result of a run, or one of another version: run it again.")
+    run: dict[str, Any] = value
+    return run
+
+
+def _is_run(value: Any) -> bool:
+    return (
+        _has(value, {"scores": dict, "scenarios": list, "model": str, "mode": str, "baselines": dict, "cost": dict})
+        and all(_has(value["scores"].get(score), {"num": int, "den": int}) for score in SCORES)
+        and all(_is_result(scenario) for scenario in value["scenarios"])
+    )
+
+
+def _is_result(value: Any) -> bool:
+    return _has(value, {"id": str, "tags": list, "turns": list}) and all(
+        _has(turn, {"index": int, "user": str, "reply": str, "expect": dict, "verdicts": dict, "degraded": bool})
+        for turn in value["turns"]
+    )
+
+
+def _has(value: Any, parts: Mapping[str, type]) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in parts.items())
 
 
 def read_json_file(file: Path) -> Any:
@@ -197,6 +238,15 @@ def read_json_file(file: Path) -> Any:
 
 def write_json(file: Path, value: Any) -> None:
     """Write JSON whole or not at all."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", "utf-8")
-    part.replace(file)
+    write_text(file, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text whole or not at all. Raises OSError that names the file."""
+    part = file.with_name(f"{os.getpid()}.part")
+    try:
+        part.write_text(text, "utf-8")
+        part.replace(file)
+    except OSError as exc:
+        part.unlink(missing_ok=True)
+        raise OSError(exc.errno, exc.strerror, str(file)) from exc

@@ -14,12 +14,14 @@ from evals.scoring import Answered, Verdicts, capture_recall, noise_rate, score_
 from evals.stage import Hints, SetClock, Stage, opened, own_folder
 from stackmem.bootstrap import Runtime
 from stackmem.converse import Said
+from stackmem.exceptions import ContentRefused, PermanentError, StackmemError, TransientError
 from stackmem.models import Memory, MemorySource, ToolTrace, Turn
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest
 from stackmem.recall import ToolResult
 from stackmem.text import estimate_tokens
 
 OWNER = "home"
+SILENT = 3  # turns or calls in a row without an answer: then the model is down
 Mode = Literal["free", "forced"]
 Tell = Callable[[int], None]
 
@@ -33,17 +35,31 @@ class Options:
     settings: Mapping[str, Any] | None = None  # over those of the environment
 
 
+class Unanswered(StackmemError):
+    """The model did not answer: without it there is nothing to score."""
+
+
 class Counted:
-    """A model in the background that counts its calls and tokens."""
+    """A model in the background that counts its calls and tokens. It may fail twice in a row, not ever again."""
 
     def __init__(self, inner: ChatModel):
         self.name, self._inner = inner.name, inner
-        self.calls = self.tokens = 0
+        self.calls = self.tokens = self._failures = 0
 
     def complete(self, request: ChatRequest) -> ChatAnswer:
-        """Return the model's answer. Raises what it raises."""
+        """Return the model's answer. Raises what it raises, and Unanswered at the third failure in a row."""
         self.calls += 1
-        answer = self._inner.complete(request)
+        try:
+            answer = self._inner.complete(request)
+        except ContentRefused:
+            raise  # that is an answer
+        except (TransientError, PermanentError) as exc:
+            self._failures += 1
+            if self._failures < SILENT:
+                raise
+            # Weeks of the script's time are weeks of retries.
+            raise Unanswered(f"The model that makes memories did not answer: {exc}") from exc
+        self._failures = 0
         written = sum(estimate_tokens(str(message["content"])) for message in request.messages)
         self.tokens += answer.prompt_tokens or written
         self.tokens += answer.completion_tokens or estimate_tokens(answer.content)
@@ -57,7 +73,8 @@ class Counted:
 def run_scenario(file: File, options: Options, judge: AskBackJudge | None, tell: Tell) -> dict[str, Any]:
     """Return everything seen in one scenario, as JSON; ``tell`` hears how many turns are done.
 
-    Raises what the parts raise: a model that is down degrades a turn and raises nothing.
+    Raises what the parts raise, and Unanswered where the model left three turns or calls in a row without an answer:
+    scores of turns that no model answered are no scores of the model.
     """
     scenario, queue = file.scenario, Hints()
     with own_folder() as home:
@@ -68,8 +85,7 @@ def run_scenario(file: File, options: Options, judge: AskBackJudge | None, tell:
             stage = Stage(runtime, clock, queue, OWNER)
             names = say_past(scenario, stage)
             made = memories_of(names)
-            talk = Talk(file, options, judge, stage, names)
-            turns = list(talk.run(tell))
+            turns = list(Talk(file, options, judge, stage, names).run(tell))
             spent = {"calls": background.calls, "tokens": background.tokens}
     capture, noise = capture_recall(scenario.past, made), noise_rate(scenario.past, made)
     return {
@@ -125,9 +141,13 @@ class Talk:
     def run(self, tell: Tell) -> Iterator[dict[str, Any]]:
         """Say turn by turn, as the robot would hear it, and yield what became of each."""
         conversation = self.file.scenario.conversation
-        moments = times(conversation, self.stage.runtime.settings.zone)
+        moments, silent = times(conversation, self.stage.runtime.settings.zone), 0
         for index, (asked, moment) in enumerate(zip(conversation.turns, moments, strict=True)):
-            yield self._say(index, asked, moment)
+            shown = self._say(index, asked, moment)
+            silent = silent + 1 if shown["degraded"] else 0
+            if silent == SILENT:
+                raise Unanswered(f"The model left turns {index - SILENT + 2} to {index + 1} without an answer.")
+            yield shown
             tell(index + 1)
 
     def _say(self, index: int, asked: Asked, moment: datetime) -> dict[str, Any]:

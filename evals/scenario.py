@@ -17,6 +17,7 @@ from stackmem.text import fold
 
 PACE = timedelta(seconds=20)  # between turns that name no time of their own
 LENGTHS = (10, 50)
+FIRST_YEAR, LAST_YEAR = 1971, 9000  # the clock must have room on both sides
 Tag = Literal["recall", "false_trigger", "ambiguous", "correction", "temporal", "abstain"]
 TAGS: tuple[Tag, ...] = ("recall", "false_trigger", "ambiguous", "correction", "temporal", "abstain")
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -151,11 +152,13 @@ def read(path: Path, zone: tzinfo) -> File:
         raise ScenarioFaults([Fault(path, fault.line, f"{fault}.")]) from fault
     except UnicodeDecodeError as exc:
         raise ScenarioFaults([Fault(path, 1, "the file is not UTF-8.")]) from exc
+    if not isinstance(value, dict):
+        raise ScenarioFaults([Fault(path, 1, "the file holds no keys such as id, title and conversation.")])
     try:
         scenario = Scenario.model_validate(value)
     except ValidationError as exc:
         faults = [Fault(path, _line(lines, error["loc"]), _reason(error)) for error in exc.errors()]
-        raise ScenarioFaults(sorted(set(faults), key=lambda fault: fault.line)) from None
+        raise ScenarioFaults(sorted(set(faults), key=lambda fault: (fault.line, fault.reason))) from None
     wrong = [Fault(path, _line(lines, place), reason) for place, reason in _contradictions(scenario, path, zone)]
     if wrong:
         raise ScenarioFaults(sorted(wrong, key=lambda fault: fault.line))
@@ -166,12 +169,14 @@ def read(path: Path, zone: tzinfo) -> File:
 def times(session: PastSession | Conversation, zone: tzinfo) -> list[datetime]:
     """Return when each turn of a session is said: its own time, else 20 s after the one before.
 
-    Raises InvalidInput for what is no time.
+    Raises InvalidInput for what is no time, or none that anybody lives in.
     """
     moments: list[datetime] = []
     for turn in session.turns:
         following = moments[-1] + PACE if moments else read_time(session.at, zone)
         moments.append(read_time(turn.at, zone) if turn.at else following)
+        if not FIRST_YEAR <= moments[-1].year <= LAST_YEAR:
+            raise InvalidInput(f"a turn is said between the years {FIRST_YEAR} and {LAST_YEAR}.")
     return moments
 
 

@@ -57,6 +57,7 @@ def opened(
     """Open the store in ``home``, with an index of its own; the other settings are those of the environment."""
     given = load_settings(**{"home": home, "database_url": "", "index_url": "edge:", **settings})
     runtime = build(given, owns_index=True, clock=clock, queue=queue)
+    _wait_for_every_answer(runtime)
     if memory_model is not None:
         use_memory_model(runtime, memory_model)
     try:
@@ -68,6 +69,16 @@ def opened(
             yield runtime
     finally:
         runtime.close()
+
+
+def _wait_for_every_answer(runtime: Runtime) -> None:
+    """Ask the chat model without a circuit.
+
+    That one spares the turns of the next real seconds the wait: here, where minutes pass in milliseconds, one slow
+    answer would take many turns with it.
+    """
+    talk = runtime.conversation
+    runtime.conversation = replace(talk, thinker=replace(talk.thinker, chat=runtime.chat))
 
 
 def use_memory_model(runtime: Runtime, model: ChatModel) -> None:

@@ -8,6 +8,9 @@ import yaml
 Path = tuple[Hashable, ...]  # keys and places from the top, as pydantic's errors name them
 
 
+MOST = 100_000  # values of a file; aliases of aliases would be billions
+
+
 class Loader(yaml.SafeLoader):
     """YAML without its dates: `2026-07-01` stays the text that was written."""
 
@@ -52,6 +55,8 @@ def load(text: str) -> tuple[Any, dict[Path, int]]:
 
 def _walk(loader: Loader, node: yaml.Node, path: Path, lines: dict[Path, int], above: set[int]) -> None:
     lines.setdefault(path, node.start_mark.line + 1)
+    if len(lines) > MOST:
+        raise YamlFault(node.start_mark.line + 1, f"more than {MOST} values are no scenario")
     if id(node) in above:
         raise YamlFault(node.start_mark.line + 1, "a value refers to itself")
     above = above | {id(node)}

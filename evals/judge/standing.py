@@ -12,6 +12,7 @@ from stackmem.exceptions import BadAnswer, ContentRefused
 from stackmem.ports import ChatModel, Clock
 from stackmem.score_models import JudgeStanding
 
+UNANSWERED = 0.2  # share of the labelled turns without an answer, at most
 TRUSTED_FROM = 0.6  # Cohen's kappa; "substantial" after Landis and Koch 1977, https://doi.org/10.2307/2529310
 
 Question = Literal["needed", "found", "missed"]
@@ -43,9 +44,14 @@ class Standing:
 
 
 def trust(standing: Standing | None, rate: str) -> Trust:
-    """Return whether a rate by this judge can be trusted: from kappa 0.6 on; an undefined kappa does not count."""
+    """Return whether a rate by this judge can be trusted: from kappa 0.6 on; an undefined kappa does not count.
+
+    Nor does that of a judge who left more than a fifth of the labelled turns without an answer: of which, nobody knows.
+    """
     if standing is None:
         return "never judged"
+    if standing.unanswered > UNANSWERED * standing.labels:
+        return "not trustworthy"
     kappa = standing.agreement[BEHIND[rate]].kappa
     return "trustworthy" if kappa is not None and kappa >= TRUSTED_FROM else "not trustworthy"
 

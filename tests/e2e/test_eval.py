@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from evals.results import Folder
 from evals.scenario import TAGS, files_of, read
 from tests.running import command, environment, json_of, until
 from tests.scripted import Answer, ScriptedServer, call, content, error, hang, say
@@ -217,12 +218,59 @@ def test_a_folder_of_another_run_is_refused(home: Path, tmp_path: Path) -> None:
     assert (done.returncode, "cannot be read as JSON" in done.stderr) == (1, True)
 
 
-def test_a_model_that_is_down_is_a_run_of_degraded_turns(home: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_down_is_a_failure_and_no_score(home: Path, tmp_path: Path) -> None:
     scenarios = folder_of(tmp_path / "s", a=scenario("a", CAT))
+    run = ["eval", "run", str(scenarios), "--out", str(tmp_path / "out"), "--max-false-trigger", "0.05"]
     with ScriptedServer(lambda _: error(500, "down")) as server:
-        done = command(home, "eval", "run", str(scenarios), "--out", str(tmp_path / "out"), **remote(server))
-    assert done.returncode == 0, done.stderr
-    assert "10 turns, 10 of them without an answer of the model" in done.stdout
+        done = command(home, *run, **remote(server))
+        assert (done.returncode, "a failed: The model left turns 1 to 3 without" in done.stderr) == (1, True)
+        assert f"with --out {tmp_path / 'out'} the same command" in done.stderr
+        done = command(home, *run, **remote(server, memory_model="scripted"))
+        assert (done.returncode, "another memory_model" in done.stderr) == (1, True)
+        run[4] = str(tmp_path / "other")
+        done = command(home, *run, **remote(server, memory_model="scripted"))
+        assert (done.returncode, "The model that makes memories did not answer" in done.stderr) == (1, True)
+    with ScriptedServer(model(lambda _: say("うん"))) as server:
+        assert command(home, *run, **remote(server, memory_model="scripted")).returncode == 0
+
+
+def test_what_is_no_whole_result_of_the_file_as_it_stands_is_in_no_score(home: Path, tmp_path: Path) -> None:
+    scenarios = folder_of(tmp_path / "s", a=scenario("a"), b=scenario("b"))
+    run = ["eval", "run", str(scenarios), "--out", str(tmp_path / "out"), "--no-baseline"]
+    with ScriptedServer(model(lambda _: say("うん"))) as server:
+        settings = remote(server)
+        assert command(home, *run, **settings).returncode == 0
+        kept = tmp_path / "out" / "scenarios" / "b.json"
+        kept.write_text(kept.read_text("utf-8")[:100], "utf-8")
+        (scenarios / "a.yaml").write_text(scenario("a", CAT), "utf-8")
+        server.script = lambda _: error(500, "down")
+        done = command(home, *run, **settings)
+    assert (done.returncode, "2 of 2 scenarios failed" in done.stderr) == (1, True), done.stderr
+    assert json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))["turns"] == 0
+
+
+def test_baselines_that_are_wanted_later_are_made_for_all_turns(home: Path, tmp_path: Path) -> None:
+    scenarios = folder_of(tmp_path / "s", a=scenario("a", CAT))
+    run = ["eval", "run", str(scenarios), "--out", str(tmp_path / "out")]
+    assert json_of(home, *run, "--no-baseline")["baselines"] == {}
+    assert json_of(home, *run)["baselines"]["never"]["miss_rate"]["den"] == 1
+
+
+def test_two_runs_at_once_do_not_write_into_the_same_folder(home: Path, tmp_path: Path) -> None:
+    scenarios, out = folder_of(tmp_path / "s", a=scenario("a")), tmp_path / "out"
+    with Folder(out).owned():
+        done = command(home, "eval", "run", str(scenarios), "--out", str(out))
+    assert (done.returncode, f"Another run is writing into {out}" in done.stderr) == (1, True)
+
+
+def test_a_run_that_cannot_be_compared_still_has_its_report(home: Path, tmp_path: Path) -> None:
+    one, other = folder_of(tmp_path / "s", a=scenario("a")), folder_of(tmp_path / "t", b=scenario("b"))
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    assert command(home, "eval", "run", str(one), "--out", a).returncode == 0
+    done = command(home, "eval", "run", str(other), "--out", b, "--against", a)
+    assert (done.returncode, "it is not compared" in done.stderr) == (0, True), done.stderr
+    assert "missed a memory" in done.stdout
+    assert (tmp_path / "b" / "report.html").exists()
 
 
 def test_a_judge_that_is_set_says_whether_it_was_asked_back(home: Path, tmp_path: Path) -> None:

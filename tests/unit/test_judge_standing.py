@@ -135,6 +135,13 @@ def test_a_rate_is_trusted_from_kappa_six_tenths_on(counts: tuple[int, int, int,
     assert trust(None, "miss_rate") == "never judged"
 
 
+@pytest.mark.parametrize(("unanswered", "said"), [(4, "trustworthy"), (5, "not trustworthy")])
+def test_a_judge_that_leaves_more_than_a_fifth_unanswered_is_not_trusted(unanswered: int, said: str) -> None:
+    sure = Agreement(8, 0, 0, 8)
+    standing = Standing("j", "v", 20, unanswered, {"needed": sure, "missed": sure}, NOW)
+    assert [trust(standing, rate) for rate in ("false_trigger_rate", "miss_rate")] == [said, said]
+
+
 # --- judging the judge -----------------------------------------------------------------------------------------------
 
 

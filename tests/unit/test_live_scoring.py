@@ -208,9 +208,21 @@ def test_a_repair_that_the_day_does_not_allow_waits_for_the_next(
     live(world)
     model.script = [BAD, said(False)]
     assert scoring(world, chat, per_day=1).run().judged == 0
-    assert labels() == []  # no attempt: it was not asked again
+    assert labels() == [(1, "waiting")]
     world.clock.advance(days=1)
     assert scoring(world, chat, per_day=1).run().judged == 1
+
+
+def test_one_call_a_day_gets_past_a_turn_that_is_always_answered_badly(
+    world: World, chat: OpenAIChat, model: ScriptedModel
+) -> None:
+    bad = live(world, "さいしょ")
+    live(world, "つぎ")
+    model.script = [*[BAD] * ATTEMPTS, said(False)]
+    for _ in range(ATTEMPTS + 1):
+        scoring(world, chat, per_day=1).run()
+        world.clock.advance(days=1)
+    assert labels() == [(bad.id, "unjudgeable"), (bad.id + 1, "judged")]
 
 
 def test_turns_wait_for_the_vectors_of_memories_that_existed_and_hold_up_nobody_else_s(

@@ -81,6 +81,7 @@ def test_a_turn_without_expectations_is_in_no_denominator(tmp_path: Path) -> Non
         ("replaces: [h1.2]", "replaces: [h9]", 11, "no earlier turn is called 'h9'."),
         ('"2026-07-01T21:00"', '"2026-06-01T21:00"', 11, "it is earlier than what stands before it."),
         ('"2026-07-01T20:15:00+09:00"', '"gestern"', 7, "'gestern' is not a time"),
+        ('"2026-07-01T20:15:00+09:00"', '"9999-12-31T23:59:50+00:00"', 7, "between the years 1971 and 9000."),
         ("session: c1", "session: h1", 6, "there are two sessions 'h1'."),
         ("evidence: [h1.3]", "evidence: [h7]", 18, "no turn of the history is called 'h7'."),
         ("stale: [h1.2]", "stale: [h1.3]", 18, "a turn is evidence or stale, not both."),
@@ -106,8 +107,8 @@ def test_every_fault_of_a_file_is_named_at_once_in_order(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ("", 1, "Input should be a valid dictionary"),
-        ("- eins\n", 1, "Input should be a valid dictionary"),
+        ("", 1, "the file holds no keys"),
+        ("- eins\n", 1, "the file holds no keys"),
         ("id: [\n", 2, "expected the node content"),
         ("id: a\nid: b\n", 2, "the key 'id' stands here twice."),
         ("id: &a\n  b: *a\n", 1, "refers to itself"),
@@ -119,6 +120,14 @@ def test_every_fault_of_a_file_is_named_at_once_in_order(tmp_path: Path) -> None
 def test_what_is_no_scenario_at_all_gets_a_sentence(tmp_path: Path, text: str, line: int, reason: str) -> None:
     found = faults(written(tmp_path, text))
     assert any(at == line and reason in said for at, said in found), found
+
+
+def test_aliases_of_aliases_are_refused_before_they_fill_the_memory(tmp_path: Path) -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
+    (tmp_path / "x.yaml").write_text("\n".join(lines))
+    with pytest.raises(ScenarioFaults, match="values are no scenario"):
+        read(tmp_path / "x.yaml", ZoneInfo("Asia/Tokyo"))
 
 
 def test_a_file_that_is_not_utf_8_gets_a_sentence(tmp_path: Path) -> None:
