@@ -47,6 +47,11 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
     return ours | {"STACKMEM_HOME": str(home)} | {f"STACKMEM_{name.upper()}": value for name, value in settings.items()}
 
 
+def unmeasured(environ: dict[str, str]) -> dict[str, str]:
+    """Return an environment without coverage: a process that is killed would be slowed by it for nothing."""
+    return {name: value for name, value in environ.items() if not name.startswith(("COVERAGE_", "COV_CORE_"))}
+
+
 def command(home: Path, *arguments: str, stdin: str = "", **settings: str) -> subprocess.CompletedProcess[str]:
     """Run one command to its end: as a process, or in this one (a second quicker) where it only asks a server."""
     if _is_served(home) and arguments[0] != "up":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import PATIENCE, environment, request, until
+from tests.running import PATIENCE, environment, request, unmeasured, until
 
 CHECKOUT = Path(__file__).parents[2]
 SOURCES = ("celeryconfig.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
@@ -65,8 +65,9 @@ def elsewhere(tmp_path: Path) -> Path:
 
 
 def clean_environment(home: Path, **settings: str) -> dict[str, str]:
-    ours = ("COVERAGE_", "COV_CORE_", "PYTHONPATH")
-    return {name: value for name, value in environment(home, **settings).items() if not name.startswith(ours)}
+    clean = unmeasured(environment(home, **settings))
+    clean.pop("PYTHONPATH", None)
+    return clean
 
 
 def free_port() -> int:
