@@ -303,7 +303,6 @@ def test_an_unknown_memory_is_not_found(server: RunningServer, identity: str, pa
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
         ("GET", "/v1", 404),
         ("GET", "/v2/turns", 404),
         ("GET", "/v1/turns/", 404),
