@@ -237,13 +237,14 @@ def test_a_model_that_is_down_is_a_failure_and_no_score(home: Path, tmp_path: Pa
 def test_what_is_no_whole_result_of_the_file_as_it_stands_is_in_no_score(home: Path, tmp_path: Path) -> None:
     scenarios = folder_of(tmp_path / "s", a=scenario("a"), b=scenario("b"))
     run = ["eval", "run", str(scenarios), "--out", str(tmp_path / "out"), "--no-baseline"]
-    with ScriptedServer(model(lambda _: say("うん"))) as server:
+    answers = [say("うん")]
+    with ScriptedServer(model(lambda _: answers[-1])) as server:
         settings = remote(server)
         assert command(home, *run, **settings).returncode == 0
         kept = tmp_path / "out" / "scenarios" / "b.json"
         kept.write_text(kept.read_text("utf-8")[:100], "utf-8")
         (scenarios / "a.yaml").write_text(scenario("a", CAT), "utf-8")
-        server.script = lambda _: error(500, "down")
+        answers.append(error(500, "down"))
         done = command(home, *run, **settings)
     assert (done.returncode, "2 of 2 scenarios failed" in done.stderr) == (1, True), done.stderr
     assert json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))["turns"] == 0
