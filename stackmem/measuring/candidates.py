@@ -8,6 +8,7 @@ from typing import Any
 from stackmem.bootstrap import EXTRAS
 from stackmem.config import Settings
 
+EMBEDDERS = ("use", "e5", "qwen3", "openai")
 DIMS = (1024, 512, 256, 128, 64)  # of embedders whose vectors may be cut (MRL)
 PRECISIONS = ("fp32", "bf16", "int8")  # the reference first
 REFERENCE = PRECISIONS[0]
@@ -34,7 +35,7 @@ class Candidate:
 
 def candidates(settings: Settings, wanted: Collection[str] = ()) -> Iterator[Candidate]:
     """Yield what can be measured here; ``wanted`` restricts it to these embedders, and then says what is missing."""
-    for embedder in ("use", "e5", "qwen3", "openai"):
+    for embedder in EMBEDDERS:
         if wanted and embedder not in wanted:
             continue
         asked_for = embedder in wanted or settings.embedder == embedder

@@ -2,25 +2,22 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stackmem.measuring.rows import Row
 from stackmem.ports import Fingerprint
 
 FILE = "measured.json"
 LIKE_FP32 = 0.95  # mean cosine below which vectors are other vectors
 
 
-def keep(home: Path, rows: Iterable[Row], now: datetime) -> None:
-    """Keep the cosines of these rows; what was measured of others before stays. Raises OSError."""
+def keep(home: Path, cosines: Mapping[str, float], now: datetime) -> None:
+    """Keep cosines by fingerprint; what was measured of others before stays. Raises OSError."""
     found = _read(home)
-    for row in rows:
-        if row.cosine is not None and row.fingerprint is not None:
-            measured = {"cosine_to_fp32": round(row.cosine, 6), "measured_at": now.isoformat(timespec="seconds")}
-            found[str(row.fingerprint)] = measured
+    for fingerprint, cosine in cosines.items():
+        found[fingerprint] = {"cosine_to_fp32": round(cosine, 6), "measured_at": now.isoformat(timespec="seconds")}
     written = home / f"{FILE}.new"
     written.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     os.replace(written, home / FILE)

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import time
 from contextlib import suppress
 from typing import IO, Self
 
@@ -12,6 +13,7 @@ import psutil
 
 from stackmem.exceptions import StackmemError
 
+SHORTEST_S = 1.0  # a command that ends sooner has left its work to another process, or had none
 END_S = 5.0  # from asking it to end to ending it
 LAST_WORDS = 200  # characters
 
@@ -30,6 +32,7 @@ class Other:
         self._started: subprocess.Popen[bytes] | None = None
         self._top: psutil.Process | None = None
         self._output: IO[bytes] | None = None
+        self._since = 0.0  # when it was started
         self._cpu_s: dict[tuple[int, float], float] = {}  # of each process seen, by its id and start
 
     def __enter__(self) -> Self:
@@ -65,7 +68,7 @@ class Other:
             )
         except (OSError, ValueError, IndexError) as exc:
             raise StackmemError(f"--beside: {self.name} cannot be started ({exc}).") from exc
-        self._top = psutil.Process(self._started.pid)
+        self._top, self._since = psutil.Process(self._started.pid), time.monotonic()
 
     def _end(self) -> None:
         if self._started is None:
@@ -101,6 +104,8 @@ class Other:
                 raise StackmemError(f"--beside: {self.name} has ended.")
             return
         code = self._started.poll()
+        if code == 0 and time.monotonic() - self._since < SHORTEST_S:
+            raise StackmemError(f"--beside: {self.name} ended at once; name what goes on working, or its process id.")
         if code == 0:
             self._end()  # what it left running
             self._start()

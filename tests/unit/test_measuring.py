@@ -11,6 +11,7 @@ import pytest
 
 from stackmem.measuring.advice import LIVE_MS, SLOW_LOAD_S, SPARE_MB, advice
 from stackmem.measuring.candidates import DIMS, PRECISIONS, Candidate, dims_of
+from stackmem.measuring.embedders import Report
 from stackmem.measuring.figures import Recall, cosine, cut, percentile, recall
 from stackmem.measuring.kept import FILE, keep, nearness
 from stackmem.measuring.rows import Costs, Row, rows
@@ -210,12 +211,17 @@ def test_a_server_is_one_already() -> None:
 # --- kept ------------------------------------------------------------------------------------------------------------
 
 
-def kept(cosine: float | None, fingerprint: Fingerprint = INT8) -> Row:
-    return replace(row("qwen3 int8"), fingerprint=fingerprint, cosine=cosine)
+def kept(**cosines: float | None) -> dict[str, float]:
+    """Return what a report of int8 in dimension 64 (``d64``) and others would keep."""
+    found = [
+        replace(row("qwen3 int8"), fingerprint=replace(INT8, dim=int(dim[1:])), cosine=cosine)
+        for dim, cosine in cosines.items()
+    ]
+    return Report(found, None, None).cosines()
 
 
 def test_what_was_measured_is_told_and_what_was_not_is_warned_of(tmp_path: Path) -> None:
-    keep(tmp_path, [kept(0.99), kept(0.91, replace(INT8, dim=32)), kept(None, replace(INT8, dim=48))], NOW)
+    keep(tmp_path, kept(d64=0.99, d32=0.91, d48=None), NOW)
     assert nearness(tmp_path, INT8) == (True, "qwen3-Tiny at int8 in 64 dimensions is near fp32: cosine 0.990.")
     for dim, words in ((32, "far from fp32: cosine 0.910"), (48, "never measured"), (33, "never measured")):
         good, sentence = nearness(tmp_path, replace(INT8, dim=dim))
@@ -229,11 +235,11 @@ def test_fp32_and_embedders_without_precision_need_no_measurement(tmp_path: Path
 
 
 def test_a_later_measurement_keeps_what_was_measured_of_others(tmp_path: Path) -> None:
-    keep(tmp_path, [kept(0.99)], NOW)
-    keep(tmp_path, [kept(0.98, replace(INT8, precision="bf16"))], NOW)
-    keep(tmp_path, [kept(0.97)], NOW)
+    keep(tmp_path, kept(d64=0.99), NOW)
+    keep(tmp_path, kept(d32=0.98), NOW)
+    keep(tmp_path, kept(d64=0.97), NOW)
     assert nearness(tmp_path, INT8)[1].endswith("0.970.")
-    assert nearness(tmp_path, replace(INT8, precision="bf16"))[0]
+    assert nearness(tmp_path, replace(INT8, dim=32))[0]
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
@@ -241,6 +247,6 @@ def test_a_later_measurement_keeps_what_was_measured_of_others(tmp_path: Path) -
 def test_a_damaged_file_counts_as_never_measured_and_is_mended_by_measuring(tmp_path: Path, damaged: str) -> None:
     (tmp_path / FILE).write_text(damaged.replace("%s", str(INT8)))
     assert "never measured" in nearness(tmp_path, INT8)[1]
-    keep(tmp_path, [kept(0.99)], NOW)
+    keep(tmp_path, kept(d64=0.99), NOW)
     assert nearness(tmp_path, INT8)[0]
     assert json.loads((tmp_path / FILE).read_text())[str(INT8)]["measured_at"] == "2026-11-30T03:00:00+00:00"

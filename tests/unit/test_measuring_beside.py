@@ -55,10 +55,17 @@ def test_its_memory_and_time_are_those_of_all_its_processes(tmp_path: Path) -> N
     until(lambda: not any(map(lives, processes)), "they end with it")
 
 
-def test_a_command_that_ends_well_is_started_again(tmp_path: Path) -> None:
+def test_a_command_that_ends_well_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stackmem.measuring.other.SHORTEST_S", 0.0)
     times = tmp_path / "times"
     with Other(python(f"open('{times}', 'a').write('x')")) as other:
         until(lambda: other.look() and times.exists() and len(times.read_text()) >= 3, "it ran three times")
+
+
+def test_a_command_that_ends_at_once_is_not_started_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stackmem.measuring.other.SHORTEST_S", 600.0)
+    with Other("true") as other, pytest.raises(StackmemError, match="--beside: true ended at once"):
+        until(lambda: other.look() and False, "it ends")
 
 
 def test_a_command_that_fails_is_told_with_its_last_words() -> None:
