@@ -7,6 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from stackmem.adapters.llama_chat import LlamaChat
 from stackmem.adapters.llama_server import LlamaServer, check_model
@@ -90,9 +91,11 @@ def build(
             "such as llama.cpp's llama-server, and give its address."
         )
     database = database or open_database(settings.database)
+    drops_leases = owns_index and settings.broker_url.startswith("memory") and not settings.index_is_shared
+    owns_index = owns_index or settings.index_is_shared  # a server's index is every process's
     embedder = embedder_of(settings)
     index = _open_index(settings, embedder, database, lock_wait_s) if owns_index else IndexHandle(None, embedder)
-    if owns_index and settings.broker_url.startswith("memory"):
+    if drops_leases:
         drop_leases(database)  # whoever held one was the owner of the index before, and is dead
     recall = Recall(index, settings.zone)
     chat, memory_chat = chat_model(settings), memory_model(settings)
@@ -269,7 +272,16 @@ def _open_index(settings: Settings, embedder: Embedder, database: Any, lock_wait
 
 
 def index_store(settings: Settings, lock_wait_s: float) -> IndexStore:
-    """Return the store of the embedded index that is set."""
+    """Return the store of the index that is set."""
+    if settings.index_is_shared:
+        from stackmem.adapters.server_index import ServerStore
+
+        address = urlsplit(settings.index_url)
+        return ServerStore(
+            address._replace(fragment="").geturl(),
+            api_key=settings.index_api_key.get_secret_value(),
+            name=address.fragment or "stackmem",
+        )
     if settings.index_url.startswith("local:"):
         from stackmem.adapters.local_index import LocalStore
 

@@ -53,7 +53,12 @@ class Settings(BaseSettings):
     home: Path = Field(Path("~/.stackmem"), description="Folder of the database, the index and the key file.")
     database_url: str = Field("", description="Where the turns are kept. Empty: `stackmem.db` in the home folder.")
     broker_url: str = Field("memory://", description="Celery's broker. `memory://` works inside `stackmem up` alone.")
-    index_url: str = Field("edge:", description="The index: `edge:` (Qdrant Edge) or `local:` (QdrantClient(path=…)).")
+    index_url: str = Field(
+        "edge:",
+        description="The index: `edge:` (Qdrant Edge), `local:` (QdrantClient(path=…)), or `http://…`, a Qdrant "
+        "server; `#name` after its address tells several stores on one server apart.",
+    )
+    index_api_key: SecretStr = Field(SecretStr(""), description="The Qdrant server's key, where it wants one.")
     chat_base_url: str = Field(
         "", description="OpenAI-compatible address of the model that talks, ending in `/v1`; or `gguf:` and a file."
     )
@@ -124,8 +129,13 @@ class Settings(BaseSettings):
     @field_validator("index_url")
     @classmethod
     def _known_index(cls, value: str) -> str:
-        if not value.startswith(("edge:", "local:")):
-            raise ValueError("must be edge: or local:, with a folder after it where it is not the home folder's")
+        if value.startswith(("http://", "https://")):
+            if not _names_a_host(value) or "@" in value or not re.fullmatch("[A-Za-z0-9_-]*", urlsplit(value).fragment):
+                raise ValueError("must be http(s)://host:port, with #name of letters and digits after it, and no key")
+        elif not value.startswith(("edge:", "local:")):
+            raise ValueError(
+                "must be edge: or local:, a folder after it where it is not the home folder's, or http://…"
+            )
         return value
 
     @field_validator("embedding_query_format")
@@ -155,7 +165,7 @@ class Settings(BaseSettings):
             raise ValueError("is no address of a server, such as http://127.0.0.1:8080/v1")
         return value.rstrip("/")
 
-    @field_validator("chat_api_key", "memory_api_key", "judge_api_key", "embedding_api_key")
+    @field_validator("chat_api_key", "memory_api_key", "judge_api_key", "embedding_api_key", "index_api_key")
     @classmethod
     def _sendable(cls, value: SecretStr) -> SecretStr:
         key = value.get_secret_value()
@@ -193,10 +203,15 @@ class Settings(BaseSettings):
         return self.database_url or f"sqlite:///{self.home / 'stackmem.db'}"
 
     @property
+    def index_is_shared(self) -> bool:
+        """Whether the index is a server's, which any number of processes use."""
+        return self.index_url.startswith("http")
+
+    @property
     def index_folder(self) -> Path:
         """The folder of an embedded index."""
         kind, _, folder = self.index_url.partition(":")
-        if folder:
+        if folder and not self.index_is_shared:
             return Path(folder).expanduser().absolute()
         return self.home / "index" if kind == "edge" else self.home / "index" / "local"
 

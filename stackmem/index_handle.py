@@ -1,10 +1,13 @@
 """The current generation of the index, with the embedder that made its vectors; both are exchanged at once."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
+from stackmem.clock import SystemClock
 from stackmem.common_part import CommonParts
+from stackmem.database import lease
 from stackmem.embedder_change import Change, change_of, is_made_by, made_by
 from stackmem.exceptions import PermanentError
 from stackmem.loading import Loading
@@ -28,12 +31,13 @@ class IndexHandle:
         formers: Callable[[], Iterable[Embedder]] = tuple,
     ):
         self.store, self.embedder = store, embedder
+        self._is_closed = False
         self.lock = threading.RLock()  # one writer at a time; readers need none
-        self.current: VectorIndex | None = store.open(embedder.fingerprint) if store else None
+        self._current: VectorIndex | None = store.open(embedder.fingerprint) if store else None
         self.former: Embedder | None = None  # whose vectors the current generation holds, where not embedder's
         self.change: Change | None = None
         self.exchanges = 0  # odd while one is under way
-        if store and self.current is None:
+        if store and self._current is None:
             self._open_former(store, formers())
             before = [name for name in made_by() if name != str(embedder.fingerprint)]
             if before and (self.former or not is_made_by(embedder.fingerprint)):
@@ -44,8 +48,34 @@ class IndexHandle:
     def _open_former(self, store: IndexStore, formers: Iterable[Embedder]) -> None:
         for former in formers:
             if (index := store.open(former.fingerprint)) is not None:
-                self.current, self.former = index, former
+                self._current, self.former = index, former
                 return
+
+    @property
+    def current(self) -> VectorIndex | None:
+        """The current generation; on a server another process may have built it meanwhile."""
+        if self._current is None and self.store and self.kind == "server" and not self._is_closed:
+            self._current = self.store.open(self.searching.fingerprint)
+        return self._current
+
+    @current.setter
+    def current(self, index: VectorIndex | None) -> None:
+        self._current = index
+
+    def is_missing(self) -> bool:
+        """Tell whether there is no index; on a server somebody may have deleted it. Raises PermanentError."""
+        if self.store and self.kind == "server" and self.store.open(self.searching.fingerprint) is None:
+            self._current = None
+        return self.current is None
+
+    @contextmanager
+    def alone(self, work: str) -> Iterator[bool]:
+        """Yield whether no other process does this work on an index that all share; nobody can on an embedded one."""
+        if self.kind != "server":
+            yield True
+            return
+        with lease(work, SystemClock()) as held:
+            yield held is not None
 
     @property
     def searching(self) -> Embedder:
@@ -92,6 +122,6 @@ class IndexHandle:
 
     def close(self) -> None:
         """Close the store and give up its lock."""
-        self.current = None
+        self._current, self._is_closed = None, True
         if self.store:
             self.store.close()

@@ -62,8 +62,8 @@ def index_owner(handle: IndexHandle, owner: str, progress: Progress | None = Non
     Returns 0 at once when nothing is outdated. Raises TransientError when the embedder or the index is down.
     """
     total, done = _outdated(owner).count(), 0
-    with handle.lock:
-        if handle.current is None:
+    with handle.lock, handle.alone(f"index:{owner}") as is_alone:
+        if handle.current is None or not is_alone:  # who is at it takes what is new as well, or the sweep finds it
             return 0
         # The hint is taken: what changes from now on needs another one.
         Owner.update(index_enqueued_at=None).where(Owner.name == owner).execute()

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 
 from peewee import fn
 
+from stackmem.drift import drift_of, mend
 from stackmem.embedder_change import lacking_vectors, made_by
-from stackmem.exceptions import PermanentError
+from stackmem.exceptions import PermanentError, TransientError
 from stackmem.index_handle import IndexHandle
 from stackmem.indexing import BATCH, Progress, index_owner, points_of, stored_is_current
 from stackmem.models import Memory
-from stackmem.ports import Embedder, IndexPoint
+from stackmem.ports import Embedder, IndexPoint, IndexStore
 from stackmem.stored_points import StoredRow, rows_after, stored_points
 
 ROWS = 256  # memories a time: Edge holds Python's lock while it takes them in, and a live turn waits for that long
@@ -23,10 +24,19 @@ def reindex(handle: IndexHandle, progress: Progress | None = None, *, embedder: 
     Search goes on with the old generation meanwhile. Where another embedder (the one that is set, unless given) made
     it, what is new goes into it while the vectors are made again, which may take hours; made vectors stay, so it goes
     on where it was killed. Then nothing is indexed until the swap: what changes stays outdated, and follows.
+
+    Raises TransientError where another process is at it, or the embedder or a server is away.
     """
-    store, embedder = handle.store, embedder or handle.embedder
+    store = handle.store
     if store is None:
         raise PermanentError("Only the process that owns the index can rebuild it.")
+    with handle.alone("reindex") as is_alone:
+        if not is_alone:
+            raise TransientError("Another process is rebuilding the index.")
+        return _reindex(handle, store, embedder or handle.embedder, progress)
+
+
+def _reindex(handle: IndexHandle, store: IndexStore, embedder: Embedder, progress: Progress | None) -> int:
     lacking = [row.id for row in lacking_vectors(embedder.fingerprint)] if handle.change else []
     step = _steps(len(lacking) + Memory.select().where(Memory.status != "forgotten").count(), progress)
     for first in range(0, len(lacking), BATCH):
@@ -45,6 +55,8 @@ def reindex(handle: IndexHandle, progress: Progress | None = None, *, embedder: 
             step(len(rows))
             rows = rows_after(rows[-1].id, ROWS)
         handle.exchange(store, embedder)
+    if handle.kind == "server":  # other processes wrote into the old generation until it was gone
+        mend(handle, drift_of(handle))
     return done
 
 

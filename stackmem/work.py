@@ -65,7 +65,7 @@ class Work:
         """Bring an owner's memories into the index; then they can be compared."""
         if self.index.store is None:
             return
-        if self.index.current is None:
+        if self.index.is_missing():
             reindex(self.index)
         index_owner(self.index, owner)
         if next_uncompared(owner) is not None:
@@ -107,6 +107,8 @@ class Work:
             log.log(logging.WARNING if differs(counts) else logging.INFO, "%s", sentence(counts, mended=True))
 
     def _check(self, job: Job, progress: Progress) -> int:
+        if self.index.is_missing():
+            reindex(self.index)
         found = drift_of(self.index, progress)
         owners = mend(self.index, found) if job.arguments.get("mend") else []
         Job.update(arguments={**job.arguments, "found": found.counts()}).where(Job.id == job.id).execute()
@@ -141,7 +143,7 @@ class Work:
             threading.Thread(target=self._measure, args=(sample(),), name="measure", daemon=True).start()
         if self.index.store is not None and self.index.current is None:
             if not Memory.select().exists():
-                reindex(self.index)
+                self._begin_index()
             elif (owner := Owner.select().first()) is not None:
                 self.queue.put(Hint("index", owner.name))
         rows = Session.select(Session.id).join(Turn).where(Turn.state == "pending", Turn.id > Session.looked_to)
@@ -152,6 +154,12 @@ class Work:
         Owner.update(index_enqueued_at=None, compare_enqueued_at=None).execute()
         Job.update(enqueued_at=None).where(Job.state.in_(["waiting", "running"])).execute()
         self.sweep()
+
+    def _begin_index(self) -> None:
+        try:
+            reindex(self.index)
+        except TransientError as exc:  # of a server that others use too: whoever is first begins it
+            log.warning("%s", exc)
 
     def _measure(self, texts: Sequence[str]) -> None:
         """Find out how long the change of embedder will take, by embedding a few texts, and say so."""

@@ -44,7 +44,7 @@ def banner(settings: Settings, runtime: Runtime, bound: Bound, *, insecure: bool
     lines = [
         f"stackmem is ready: {local_url(bound)}",
         f"  store     {settings.database.split('@')[-1]}  (home: {settings.home})",
-        f"  index     {runtime.index.kind}, embedded   embedder  {runtime.index.embedder.fingerprint}, embedded",
+        f"  index     {_index(settings, runtime)}   embedder  {runtime.index.embedder.fingerprint}",
         f"  workers   in this process ({settings.broker_url.split('@')[-1]})",
         f"  persona   {runtime.persona.name}",
     ]
@@ -55,6 +55,11 @@ def banner(settings: Settings, runtime: Runtime, bound: Bound, *, insecure: bool
     else:
         lines += _NO_MODEL
     return "\n".join([*lines, "", *_reach(bound, insecure), "Ctrl-C stops it; nothing is lost."])
+
+
+def _index(settings: Settings, runtime: Runtime) -> str:
+    where = settings.index_url if settings.index_is_shared else "embedded"
+    return f"{runtime.index.kind}, {where}"
 
 
 _NO_MODEL = [

@@ -1,5 +1,7 @@
-"""One fixture runs the same claims over the fake and every embedded engine."""
+"""One fixture runs the same claims over the fake, every embedded engine, and a Qdrant server."""
 
+import os
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +11,17 @@ import numpy as np
 import pytest
 from ulid import ULID
 
+from stackmem.adapters import server_calls
 from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.local_index import LocalStore
+from stackmem.adapters.server_index import ServerStore
 from stackmem.ports import Fingerprint, IndexFilter, IndexPoint, IndexStore, VectorIndex
 from tests.fakes import MemoryIndexStore
+from tests.qdrant_standin import QdrantStandin
+from tests.requiring import QDRANT
 
 DIM = 4
+KEY = "secret-key"
 FINGERPRINT = Fingerprint("test/model", DIM)
 X, Y, Z = np.eye(DIM, dtype=np.float32)[:3]
 HOME = IndexFilter("home")
@@ -72,12 +79,56 @@ def generations(backend: Backend) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name[0].isdigit())
 
 
-@pytest.fixture(params=["fake", "edge", "local"])
+# A real server is one more kind where there is one; without, a single test says that it was skipped.
+REAL = [pytest.param("qdrant", marks=pytest.mark.qdrant_server)] if os.environ.get(QDRANT) else []
+
+
+@pytest.fixture(params=["fake", "edge", "local", "server", *REAL])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    """Every kind there is; ``server`` over a stand-in's wire, ``qdrant`` over a real one's where it is told of."""
     if request.param == "fake":
         fake = MemoryIndexStore()
         return Backend("fake", tmp_path, lambda: fake)
+    if request.param in ("server", "qdrant"):
+        return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
     return _embedded(request.param, tmp_path / "index")
+
+
+@pytest.fixture
+def standin() -> Iterator[QdrantStandin]:
+    with QdrantStandin(KEY) as standin:
+        yield standin
+
+
+@pytest.fixture
+def server(standin: QdrantStandin, tmp_path: Path) -> Iterator[Backend]:
+    yield from _served(standin.url, KEY, tmp_path)
+
+
+@pytest.fixture
+def qdrant(tmp_path: Path) -> Iterator[Backend]:
+    url = os.environ.get(QDRANT)
+    if not url:
+        pytest.skip(f"No Qdrant server: {QDRANT} is not set.")
+    yield from _served(url, os.environ.get("STACKMEM_TEST_QDRANT_KEY", ""), tmp_path)
+
+
+def _served(url: str, key: str, tmp_path: Path) -> Iterator[Backend]:
+    """Yield stores under a name of their own, and remove what they left."""
+    name, stores = f"test-{uuid.uuid4().hex}", list[IndexStore]()
+
+    def again(lock_wait_s: float = 0) -> IndexStore:
+        stores.append(ServerStore(url, api_key=key, name=name))
+        return stores[-1]
+
+    yield Backend("server", tmp_path, again)
+    for store in stores:
+        store.close()
+    client = server_calls.connect(url, key)
+    for each in server_calls.names(client):
+        if each.startswith(name):
+            client.delete_collection(each)
+    client.close()
 
 
 @pytest.fixture(params=["edge", "local"])

@@ -8,7 +8,7 @@ import pytest
 from stackmem.adapters import qdrant_points
 from stackmem.exceptions import PermanentError
 from stackmem.ports import CommonPart, Fingerprint, IndexFilter, IndexHit, IndexPoint, IndexStore, VectorIndex
-from tests.contract.conftest import DIM, HOME, X, Y, Z, found, fresh, memory_id, point
+from tests.contract.conftest import DIM, HOME, REAL, X, Y, Z, found, fresh, memory_id, point
 
 TOKYO = timezone(timedelta(hours=9))
 
@@ -262,7 +262,8 @@ def test_search_among_2000_agrees_with_brute_force(store: IndexStore) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["edge"], indirect=True)  # local mode would commit to SQLite for minutes
+# Local mode would commit to SQLite for minutes, and so would the stand-in's engine reckon.
+@pytest.mark.parametrize("backend", ["edge", *REAL], indirect=True)
 def test_search_among_10000_agrees_with_brute_force(store: IndexStore) -> None:
     check_against_brute_force(store, 10_000)
 

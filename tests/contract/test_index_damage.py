@@ -3,9 +3,14 @@
 import errno
 import json
 import logging
+import os
+import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections import namedtuple
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +187,68 @@ def test_edge_writes_nothing_on_a_nearly_full_disk(tmp_path: Path, monkeypatch: 
     assert [hit.memory_id for hit in index.search(QUERY, ANY, 5)] == [memory_id(1)]
     monkeypatch.undo()
     store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 160 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", str(disk)], check=False)
+    if mounted.returncode:
+        pytest.skip("A small disk cannot be mounted here: run the tests as root.")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+FILLING = """
+import sys
+from pathlib import Path
+from stackmem.exceptions import TransientError
+from tests.contract.conftest import FINGERPRINT, STORES, fresh, point
+store = STORES[sys.argv[1]](Path(sys.argv[2]))
+index = fresh(store)
+index.upsert([point(1)])
+print("begun", flush=True)
+sys.stdin.readline()  # until the disk is nearly full
+number = 2
+try:
+    while number < 100_000:
+        index.upsert([point(number, topic="x" * 20_000)])
+        number += 1
+except TransientError as exc:
+    print(f"full after {number - 1}: {exc}", flush=True)
+sys.stdin.readline()  # until there is room again
+index.upsert([point(number)])
+store.close()
+print(f"wrote {number}", flush=True)
+"""
+
+
+# In a process of its own: a write through a memory map on a full disk ends the process by SIGBUS.
+@pytest.mark.parametrize(("kind", "left_mb"), [("edge", 70), ("local", 4)])
+def test_a_full_disk_is_said_and_loses_nothing(kind: str, left_mb: int, small_disk: Path) -> None:
+    folder = small_disk / "index"
+    with subprocess.Popen(
+        [sys.executable, "-c", FILLING, kind, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    ) as child:  # fmt: skip
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begun\n"
+        filler = small_disk / "filler"
+        with filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - left_mb * 1024 * 1024)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        full = re.match(r"full after (\d+): ", child.stdout.readline())
+        assert full is not None
+        filler.unlink()
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == f"wrote {int(full[1]) + 1}\n"
+    assert child.returncode == 0
+    assert kept(STORES[kind](folder)) == [memory_id(number) for number in range(1, int(full[1]) + 2)]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from stackmem.adapters.llama_server import LOADING
 from stackmem.adapters.local_index import LocalStore
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
+from stackmem.adapters.server_index import ServerStore
 from stackmem.bootstrap import (
     EXTRAS,
     Runtime,
@@ -167,7 +168,7 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path, path: str) -> None:
 
 
 def test_the_kind_of_index_is_as_set(tmp_path: Path) -> None:
-    for url, kind in (("edge:", EdgeStore), ("local:", LocalStore)):
+    for url, kind in (("edge:", EdgeStore), ("local:", LocalStore), ("http://127.0.0.1:9#robot", ServerStore)):
         assert isinstance(index_store(settings(tmp_path, index_url=url), 0), kind)
 
 

@@ -178,3 +178,13 @@ def test_a_query_format_has_a_place_for_the_query_and_may_hold_a_line_break() ->
     assert load_settings(embedding_query_format="").embedding_query_format == ""
     with pytest.raises(SettingsError, match=r"STACKMEM_EMBEDDING_QUERY_FORMAT is wrong: must hold \{\}"):
         load_settings(embedding_query_format="Query:")
+
+
+def test_an_index_may_be_a_servers_and_its_key_stands_apart() -> None:
+    shared = load_settings(index_url="https://qdrant.example:6333#robot-2", index_api_key="k")
+    assert shared.index_is_shared
+    assert shared.index_folder == shared.home / "index"
+    assert not load_settings().index_is_shared
+    for wrong in ("http://", "http://h:x", "http://:key@h:6333", "http://h#a.b", "ftp://h"):
+        with pytest.raises(SettingsError, match="STACKMEM_INDEX_URL is wrong"):
+            load_settings(index_url=wrong)
