@@ -39,11 +39,18 @@ def files_with(home: Path, word: str) -> list[str]:
     forms = {word.encode(code) for code in ("utf-8", "utf-16-le", "utf-16-be", "shift-jis", "euc-jp")}
     forms |= {escaped.encode(), escaped.upper().replace("\\U", "\\u").encode()}
     found = []
-    for path in sorted(home.rglob("*")):
+    for path in _paths(home):
         with suppress(FileNotFoundError, IsADirectoryError):  # an old generation may go while we look
             data = path.read_bytes()
             found += [str(path.relative_to(home))] if any(form in data for form in forms) else []
     return found
+
+
+def _paths(home: Path) -> list[Path]:
+    """Return all paths below a folder; an old generation may go while we look."""
+    while True:
+        with suppress(FileNotFoundError):
+            return sorted(home.rglob("*"))
 
 
 def points(home: Path, kind: str = "edge") -> dict[str, str]:

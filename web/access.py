@@ -87,7 +87,12 @@ def is_local() -> bool:
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback and not forwarded and not _has_public_name(request.host)
+    return (mapped or address).is_loopback and not forwarded and not _has_public_name(_host())
+
+
+def _host() -> str:
+    """Return the Host header, "" where there is none (HTTP/1.0): `request.host` would be a name made up by waitress."""
+    return request.headers.get("Host", "")
 
 
 def _has_public_name(host: str) -> bool:
