@@ -213,7 +213,7 @@ class Settings(BaseSettings):
         kind, _, folder = self.index_url.partition(":")
         if folder and not self.index_is_shared:
             return Path(folder).expanduser().absolute()
-        return self.home / "index" if kind == "edge" else self.home / "index" / "local"
+        return self.home / "index" / "local" if kind == "local" else self.home / "index"
 
     @property
     def chat_is_offline(self) -> bool:

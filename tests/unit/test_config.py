@@ -53,7 +53,11 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("TIMEZONE", "Asia/Tokio", "'Asia/Tokio' is not a known time zone, such as Asia/Tokyo."),
         ("TIMEZONE", "/etc/passwd", "'/etc/passwd' is not a known time zone, such as Asia/Tokyo."),
-        ("INDEX_URL", "qdrant", "must be edge: or local:, with a folder after it where it is not the home folder's."),
+        (
+            "INDEX_URL",
+            "qdrant",
+            "must be edge: or local:, a folder after it where it is not the home folder's, or http://….",
+        ),
         ("CHAT_BASE_URL", "api.example.com/v1", "must begin with http:// or https://."),
         ("CHAT_BASE_URL", "gguf:", "must name a file, as gguf:/path/model.gguf."),
         ("MEMORY_BASE_URL", "gguf:/m/model.gguf", "must begin with http:// or https://."),

@@ -151,7 +151,7 @@ def a_run(home: Path, name: str, right: bool) -> None:
         "id": "s", "tags": ["false_trigger"], "turns": turns, "capture": rate, "noise": rate,
         "background": {"calls": 1, "tokens": 2},
     }  # fmt: skip
-    about = {"model": "qwen-run", "memory_model": "qwen-memory", "prompts": "abc123"}
+    about = {"model": "qwen-run", "mode": "free", "memory_model": "qwen-memory", "prompts": "abc123"}
     (home / "runs" / name).mkdir(parents=True)
     (home / "runs" / name / "results.json").write_text(json.dumps(summary(about, [scenario])))
 
