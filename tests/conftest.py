@@ -18,11 +18,11 @@ DATA = Path(__file__).parents[2] / "shared" / "data" / "real-persona-chat"
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes ``--numprocesses=auto`` is: one is mostly waiting for a server.
+    """Return how many processes ``--numprocesses=auto`` is: one a core, as tests start servers and a browser.
 
     Four at most: a container may see more cores than it is given.
     """
-    return min((os.cpu_count() or 1) + 1, 4)
+    return min(os.cpu_count() or 1, 4)
 
 
 @pytest.fixture(scope="session")
