@@ -103,6 +103,9 @@ def _has_public_name(host: str) -> bool:
     """
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return False  # it is no name at all
+    try:
         ipaddress.ip_address(name)
     except ValueError:
         return "." in name and not name.endswith(LOCAL_NAMES)
