@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -11,8 +11,7 @@ from evals.ask_back import asks_back
 from evals.judge.asking_back import AskBackJudge
 from evals.scenario import Asked, File, Scenario, times
 from evals.scoring import Answered, Verdicts, capture_recall, noise_rate, score_turn
-from evals.stage import Hints, SetClock, Stage, opened, own_folder
-from stackmem.bootstrap import Runtime
+from evals.stage import Hints, SetClock, Stage, opened, own_folder, use_memory_model
 from stackmem.converse import Said
 from stackmem.exceptions import ContentRefused, PermanentError, StackmemError, TransientError
 from stackmem.models import Memory, MemorySource, ToolTrace, Turn
@@ -81,7 +80,7 @@ def run_scenario(file: File, options: Options, judge: AskBackJudge | None, tell:
         clock = SetClock(datetime(1970, 1, 1, tzinfo=UTC))
         with opened(home, clock, queue, **dict(options.settings or {})) as runtime:
             background = Counted(runtime.work.remembering.model)
-            _count(runtime, background)
+            use_memory_model(runtime, background)
             stage = Stage(runtime, clock, queue, OWNER)
             names = say_past(scenario, stage)
             made = memories_of(names)
@@ -99,12 +98,6 @@ def run_scenario(file: File, options: Options, judge: AskBackJudge | None, tell:
         "background": spent,
         "turns": turns,
     }
-
-
-def _count(runtime: Runtime, background: Counted) -> None:
-    work = runtime.work
-    remembering, comparing = replace(work.remembering, model=background), replace(work.comparing, model=background)
-    runtime.work = replace(work, remembering=remembering, comparing=comparing)
 
 
 def say_past(scenario: Scenario, stage: Stage) -> dict[int, str]:

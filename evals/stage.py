@@ -51,15 +51,11 @@ class Hints:
 
 
 @contextmanager
-def opened(
-    home: Path, clock: Clock, queue: Hints, *, memory_model: ChatModel | None = None, **settings: Any
-) -> Iterator[Runtime]:
+def opened(home: Path, clock: Clock, queue: Hints, **settings: Any) -> Iterator[Runtime]:
     """Open the store in ``home``, with an index of its own; the other settings are those of the environment."""
     given = load_settings(**{"home": home, "database_url": "", "index_url": "edge:", **settings})
     runtime = build(given, owns_index=True, clock=clock, queue=queue)
     _wait_for_every_answer(runtime)
-    if memory_model is not None:
-        use_memory_model(runtime, memory_model)
     try:
         if runtime.llama:
             runtime.llama.address(wait_s=None)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from peewee import fn
 
+from stackmem.ids import HASH_AT
 from stackmem.models import Memory, MemoryVector
 from stackmem.ports import CommonPart, Fingerprint, Vector
 from stackmem.ranking import NORMALISE_FROM
 
 SAMPLE = 500  # memories whose vectors are averaged: recall is the same as with all of 10,000
-_HASH = 15  # place in ``mem_`` + ULID where its hash begins: any sample by it is as good as a random one
 
 
 class CommonParts:
@@ -42,7 +42,7 @@ class CommonParts:
 
     def _reckoned(self, owner: str) -> CommonPart | None:
         active = Memory.select(Memory.id).where(Memory.owner == owner, Memory.status == "active")
-        chosen = [row.id for row in active.order_by(fn.SUBSTR(Memory.id, _HASH), Memory.id).limit(SAMPLE)]
+        chosen = [row.id for row in active.order_by(fn.SUBSTR(Memory.id, HASH_AT), Memory.id).limit(SAMPLE)]
         if len(chosen) < NORMALISE_FROM:  # the mean of few is what they are about
             return None
         rows: Any = MemoryVector.select(MemoryVector.ordinal, MemoryVector.vector).where(

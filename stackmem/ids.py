@@ -7,6 +7,8 @@ from datetime import datetime
 
 from ulid import ULID
 
+HASH_AT = 15  # place in a memory's id where its hash begins: the first so many in its order are a random sample
+
 
 def _hash(*parts: object) -> bytes:
     # Length before each part: ("ab", "c") and ("a", "bc") must differ.

@@ -7,6 +7,7 @@ from peewee import fn
 from stackmem.drift import drift_of, mend
 from stackmem.embedder_change import lacking_vectors, made_by
 from stackmem.exceptions import PermanentError, TransientError
+from stackmem.ids import HASH_AT
 from stackmem.index_handle import IndexHandle
 from stackmem.indexing import BATCH, Progress, index_owner, points_of, stored_is_current
 from stackmem.models import Memory
@@ -15,7 +16,6 @@ from stackmem.stored_points import StoredRow, rows_after, stored_points
 
 ROWS = 256  # memories a time: Edge holds Python's lock while it takes them in, and a live turn waits for that long
 SAMPLE = 64  # memories by whose texts it is told whether stored vectors are of the texts that are made today
-_HASH = 15  # place in ``mem_`` + ULID where its hash begins
 
 
 def reindex(handle: IndexHandle, progress: Progress | None = None, *, embedder: Embedder | None = None) -> int:
@@ -83,7 +83,7 @@ def _is_trusted(handle: IndexHandle, embedder: Embedder) -> bool:
 def _texts_are_as_ever(embedder: Embedder) -> bool:
     """Tell whether this stackmem makes the same texts of memories as the one that stored their vectors."""
     rows = Memory.select(Memory.id).where(~Memory.outdated, Memory.status != "forgotten")
-    sample = [row.id for row in rows.order_by(fn.SUBSTR(Memory.id, _HASH)).limit(SAMPLE)]
+    sample = [row.id for row in rows.order_by(fn.SUBSTR(Memory.id, HASH_AT)).limit(SAMPLE)]
     return stored_is_current(sample, embedder.fingerprint)
 
 

@@ -2,9 +2,11 @@
 
 import json
 import logging
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
-from flask import Flask, Response, request
+from flask import Blueprint, Flask, Response, request
 from peewee import DatabaseError, InterfaceError
 from werkzeug.exceptions import HTTPException
 
@@ -36,28 +38,32 @@ def problem(status: int, detail: str, **headers: str) -> Response:
 
 
 def register(app: Flask) -> None:
-    """Handle every error of the app."""
+    """Answer every error of the app by problem details."""
+    handle_errors(app, problem)
 
-    @app.errorhandler(StackmemError)
-    def _ours(error: StackmemError) -> Response:
-        return problem(error.status, str(error))
 
-    @app.errorhandler(HTTPException)
-    def _http(error: HTTPException) -> Response:
+def handle_errors(part: Flask | Blueprint, answer: Callable[..., Any]) -> None:
+    """Answer every error of an app, or of a part of it, by ``answer(status, sentence, **headers)``."""
+
+    @part.errorhandler(StackmemError)
+    def _ours(error: StackmemError) -> Any:
+        return answer(error.status, str(error))
+
+    @part.errorhandler(HTTPException)
+    def _http(error: HTTPException) -> Any:
         status = error.code or 500
         allowed = getattr(error, "valid_methods", None)
         headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
-        return problem(
-            status, SENTENCES.get(status, error.description or "The request could not be served."), **headers
-        )
+        sentence = SENTENCES.get(status, error.description or "The request could not be served.")
+        return answer(status, sentence, **headers)
 
-    @app.errorhandler(DatabaseError)
-    @app.errorhandler(InterfaceError)
-    def _database(error: Exception) -> Response:
+    @part.errorhandler(DatabaseError)
+    @part.errorhandler(InterfaceError)
+    def _database(error: Exception) -> Any:
         log.error("%s %s: %s", request.method, request.path, error)
-        return problem(503, "The database did not take the request; try again in a moment.")
+        return answer(503, "The database did not take the request; try again in a moment.")
 
-    @app.errorhandler(Exception)
-    def _unexpected(error: Exception) -> Response:
+    @part.errorhandler(Exception)
+    def _unexpected(error: Exception) -> Any:
         log.exception("%s %s failed", request.method, request.path)
-        return problem(500, f"Something went wrong inside stackmem ({type(error).__name__}); its log says more.")
+        return answer(500, f"Something went wrong inside stackmem ({type(error).__name__}); its log says more.")

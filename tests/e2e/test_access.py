@@ -14,19 +14,9 @@ import pytest
 
 from tests.running import RunningServer, command, environment, json_of, until
 from tests.wire import Answer, check_problem, send
-from web.banner import lan_address
 
 JSON = "application/json"
 TOLD = {"home": "うちの猫の名前はミケっていうの", "alice": "うちの犬の名前はポチっていうの"}
-
-
-@pytest.fixture(scope="module")
-def lan() -> str:
-    """This machine's address as others see it."""
-    address = lan_address()
-    if address is None or address.startswith("127."):
-        pytest.skip("This machine has no address but loopback: connect it to a network.")
-    return address
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import pytest
 from tests.running import RunningServer, json_of, request, until
 from tests.visiting import Form, Page, Visitor, crawl
 from tests.wire import send
-from web.banner import lan_address
 
 SECTIONS = ("talk", "memories", "conversations", "scores", "health")
 EVIL = "<script>alert(1)</script><b onclick=x>うちの犬の名前はポチ</b>"
@@ -307,14 +306,6 @@ def test_a_name_that_anybody_could_point_here_is_not_this_machine(told: RunningS
 )
 def test_names_of_this_machine_and_its_network_are(told: RunningServer, host: str) -> None:
     assert send(told.url, "GET", "/v1/memories", host=host).status == 200
-
-
-@pytest.fixture(scope="module")
-def lan() -> str:
-    address = lan_address()
-    if address is None or address.startswith("127."):
-        pytest.skip("This machine has no address but loopback: connect it to a network.")
-    return address
 
 
 def test_from_elsewhere_a_token_opens_the_pages_of_its_owner_alone(

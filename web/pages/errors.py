@@ -1,48 +1,23 @@
 """What went wrong, as a page for people."""
 
-import logging
-
 from flask import Blueprint, Flask, request
-from peewee import DatabaseError, InterfaceError
-from werkzeug.exceptions import HTTPException, NotFound
+from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Response
 
-from stackmem.exceptions import StackmemError
 from web.pages.shown import page
-from web.problems import SENTENCES, problem
+from web.problems import SENTENCES, handle_errors, problem
 
-log = logging.getLogger(__name__)
-
-Page = tuple[str, int]
+Page = tuple[str, int, dict[str, str]]
 
 
-def error_page(status: int, sentence: str) -> Page:
+def error_page(status: int, sentence: str, **headers: str) -> Page:
     """Return a page that says what is wrong and leads back."""
-    return page("error.html", status=status, sentence=sentence), status
+    return page("error.html", status=status, sentence=sentence), status, headers
 
 
 def register(app: Flask, pages: Blueprint) -> None:
     """Handle every error of the pages, and addresses that a browser asks for in vain."""
-
-    @pages.errorhandler(StackmemError)
-    def _ours(error: StackmemError) -> Page:
-        return error_page(error.status, str(error))
-
-    @pages.errorhandler(HTTPException)
-    def _http(error: HTTPException) -> Page:
-        status = error.code or 500
-        return error_page(status, SENTENCES.get(status, error.description or ""))
-
-    @pages.errorhandler(DatabaseError)
-    @pages.errorhandler(InterfaceError)
-    def _database(error: Exception) -> Page:
-        log.error("%s %s: %s", request.method, request.path, error)
-        return error_page(503, "The database did not take the request; try again in a moment.")
-
-    @pages.errorhandler(Exception)
-    def _unexpected(error: Exception) -> Page:
-        log.exception("%s %s failed", request.method, request.path)
-        return error_page(500, f"Something went wrong inside stackmem ({type(error).__name__}); its log says more.")
+    handle_errors(pages, error_page)
 
     @app.errorhandler(404)
     def _nothing(error: NotFound) -> Page | Response:
