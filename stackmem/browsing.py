@@ -97,13 +97,18 @@ def memory_of(owner: str, identity: str) -> Memory:
     return memory
 
 
+def has_words() -> Any:
+    """Return the condition that leaves out tombstones: of what was purged nothing is left to show."""
+    return (Memory.status != "forgotten") | Memory.purge_at.is_null(False)
+
+
 def memories_of(turns: Sequence[Turn]) -> dict[int, list[Memory]]:
     """Return the memories that were made of each turn; those whose words are gone are left out."""
     rows = (
         MemorySource.select(MemorySource.turn, Memory)
         .join(Memory)
         .where(MemorySource.turn.in_([turn.id for turn in turns]))
-        .where((Memory.status != "forgotten") | Memory.purge_at.is_null(False))
+        .where(has_words())
         .order_by(Memory.id)
     )
     found: dict[int, list[Memory]] = {turn.id: [] for turn in turns}

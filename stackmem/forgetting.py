@@ -9,6 +9,7 @@ from typing import Any
 
 from peewee import Cast
 
+from stackmem.browsing import memory_of
 from stackmem.database import transaction
 from stackmem.exceptions import NotFound
 from stackmem.forget_requests import close, open_requests
@@ -52,7 +53,7 @@ def forget(owner: str, ids: Sequence[str], now: datetime, *, turns: bool = False
     purge_at = now if at_once else now + PURGE_AFTER
     asked = open_requests(owner)  # before the transaction: it reads much
     with transaction():
-        wanted = [_one(owner, identity) for identity in dict.fromkeys(ids)]
+        wanted = [memory_of(owner, identity) for identity in dict.fromkeys(ids)]
         rows = _with_history(owner, wanted)
         gone = {row.id for row in rows}
         for row in rows:
@@ -76,7 +77,7 @@ def forget(owner: str, ids: Sequence[str], now: datetime, *, turns: bool = False
 def undo(owner: str, ids: Sequence[str]) -> list[str]:
     """Bring back memories that are not purged yet, with their histories; return their ids. Raises NotFound."""
     with transaction():
-        wanted = [_one(owner, identity) for identity in dict.fromkeys(ids)]
+        wanted = [memory_of(owner, identity) for identity in dict.fromkeys(ids)]
         if awake := [row.id for row in wanted if row.status != "forgotten"]:
             raise NotFound(f"{awake[0]} is not forgotten.")
         rows = [row for row in _with_history(owner, _with_successors(wanted)) if row.status == "forgotten"]
@@ -89,13 +90,6 @@ def undo(owner: str, ids: Sequence[str]) -> list[str]:
             PointDeletion.delete().where(PointDeletion.memory_id == row.id).execute()
         _give_back_sentences(rows)
     return [row.id for row in rows]
-
-
-def _one(owner: str, identity: str) -> Memory:
-    row = Memory.get_or_none(Memory.id == identity, Memory.owner == owner)
-    if row is None or (row.status == "forgotten" and row.purge_at is None):
-        raise NotFound(f"There is no memory {identity[:40]}.")
-    return row
 
 
 def _with_history(owner: str, rows: Sequence[Memory]) -> list[Memory]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from stackmem import shapes, sources
 from stackmem.answers import TYPES
+from stackmem.browsing import has_words
 from stackmem.by_words import matching
 from stackmem.clock import read_time
 from stackmem.exceptions import InvalidInput, NotFound
@@ -56,16 +57,11 @@ def newest(owner: str, wanted: Wanted, limit: int, zone: tzinfo, offset: int = 0
         since=read_time(since, zone) if since else None,
         until=read_time(until, zone, end_of_day=True) if until else None,
     )
-    rows = matching(where).where(_has_words()).order_by(Memory.said_at.desc(), Memory.id)
+    rows = matching(where).where(has_words()).order_by(Memory.said_at.desc(), Memory.id)
     # Sorting ids and times alone, then reading the rows of the page: a row is long, and a store has thousands.
     places = {row.id: place for place, row in enumerate(rows.select(Memory.id).limit(limit).offset(offset))}
     found = sorted(Memory.select().where(Memory.id.in_(list(places))), key=lambda row: places[row.id])
     return {"memories": shapes.memory_lines(found, zone), "count": len(found)}
-
-
-def _has_words() -> Any:
-    """Leave out the tombstones: of what was purged nothing is left to show."""
-    return (Memory.status != "forgotten") | Memory.purge_at.is_null(False)
 
 
 def _status(wanted: Wanted) -> str:
