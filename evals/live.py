@@ -91,7 +91,7 @@ class LiveScoring:
                 log.warning("live turns are judged later: %s", exc)
                 break
         tell(len(ids), len(ids))
-        for row in Label.select(Label.owner).distinct():
+        for row in list(Label.select(Label.owner).distinct()):
             write_windows(row.owner, self.clock.now())
         return Outcome(judged, stopped)
 

@@ -38,7 +38,7 @@ def rebuild_from_turns(remembering: Remembering, progress: Progress | None = Non
         if progress:
             progress(done + more, max(Window.select().count(), done + more))
 
-    for owner in Owner.select().order_by(Owner.name):
+    for owner in list(Owner.select().order_by(Owner.name)):
         answers: Answers = {}
         written = False
         while not written:  # the talk may go on meanwhile, or something be forgotten: then once more

@@ -43,7 +43,7 @@ def _reindex(handle: IndexHandle, store: IndexStore, embedder: Embedder, progres
         batch = list(Memory.select().where(Memory.id.in_(lacking[first : first + BATCH])))
         points_of(batch, embedder)
         step(len(batch))
-        for row in Memory.select(Memory.owner).where(Memory.outdated).distinct():
+        for row in list(Memory.select(Memory.owner).where(Memory.outdated).distinct()):
             index_owner(handle, row.owner)
     done = 0
     with handle.lock:

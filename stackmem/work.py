@@ -127,7 +127,7 @@ class Work:
         if job.arguments.get("from") == "turns":
             rebuild_from_turns(self.remembering, progress)
         done = reindex(self.index, progress)
-        for owner in Owner.select():
+        for owner in list(Owner.select()):
             self.index_memories(owner.name)
         return done
 
@@ -203,7 +203,7 @@ class Work:
             Owner.update(compare_enqueued_at=now).where(Owner.name == name).execute()
             yield Hint("compare", name)
         jobs = Job.select().where(Job.state.in_(["waiting", "running"]), _stale(Job.enqueued_at, stale))
-        for job in jobs:
+        for job in list(jobs):  # SQLite does not let who is still reading write after somebody else did
             Job.update(enqueued_at=now).where(Job.id == job.id).execute()
             yield Hint("reindex", job.id)
 

@@ -19,6 +19,7 @@ from stackmem.text import clean
 
 SERVER_FILE = "server.json"  # in the home folder, mode 0600: where the running server is, and its key
 TIMEOUT = 30  # seconds
+LOCK_WAIT = 10  # seconds until who uses the index is taken for a server: other commands are done sooner
 
 OWNER_LIMIT = 100  # characters
 
@@ -63,7 +64,7 @@ class Server:
     def call(
         self, method: str, path: str, owner: str, body: Any = None, timeout_s: float = TIMEOUT, **query: Any
     ) -> Any:
-        """Return the answer's JSON. Raises StackmemError with the server's sentence, TransientError without one."""
+        """Return the answer's JSON. Raises StackmemError with the server's sentence; TransientError when it cannot now."""
         asked = {"owner": owner, **{name: value for name, value in query.items() if value is not None}}
         request = urllib.request.Request(
             f"{self._url}{urllib.parse.quote(path)}?{urllib.parse.urlencode(asked)}",
@@ -77,7 +78,8 @@ class Server:
             with opener.open(request, timeout=timeout_s) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as exc:
-            raise StackmemError(_sentence(exc)) from exc
+            kind = TransientError if exc.code == 503 else StackmemError
+            raise kind(_sentence(exc)) from exc
         except (OSError, ValueError) as exc:
             raise TransientError(f"The server at {self._url} does not answer.") from exc
 
@@ -116,7 +118,7 @@ def own_runtime(settings: Settings, database: Any, *, rebuild: bool = True) -> I
 
     Raises Busy where another process owns it.
     """
-    runtime = build(settings, owns_index=True, lock_wait_s=2, database=database)
+    runtime = build(settings, owns_index=True, lock_wait_s=LOCK_WAIT, database=database)
     try:
         # A changed embedder may need hours: `reindex`, or a server in the background, does that.
         if rebuild and runtime.index.current is None and not runtime.index.change:

@@ -1,6 +1,7 @@
 """The background's use cases: whatever hint comes, or is lost, all ends in the same state."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.exceptions import TransientError
 from stackmem.index_handle import IndexHandle
-from stackmem.models import Job, Lease, Memory, Owner, PointDeletion, Session, Turn, Window
+from stackmem.models import Job, Lease, Memory, Owner, PointDeletion, Session, Turn, Window, proxy
 from stackmem.ports import Hint
 from stackmem.reindexing import reindex
 from stackmem.work import Work, is_compared, is_indexed
@@ -112,6 +113,17 @@ def test_jobs_wait_until_they_are_done(world: World) -> None:
 
 
 # --- the sweep and the start -----------------------------------------------------------------------------------------
+
+
+def test_somebody_else_may_write_between_two_jobs(world: World) -> None:
+    for _ in range(3):
+        Job.create(kind="reindex", created_at=world.clock.now())
+    found = []
+    with sqlite3.connect(proxy.obj.database, timeout=0, isolation_level=None) as other:
+        for hint in world.work.waiting(world.clock.now(), world.clock.now()):
+            other.execute("UPDATE job SET message = 'seen'")
+            found.append(hint.id)
+    assert len(found) == 3
 
 
 def test_the_sweep_answers_for_dead_requests_and_ends_idle_sessions(world: World) -> None:
