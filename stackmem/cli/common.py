@@ -64,7 +64,7 @@ class Server:
     def call(
         self, method: str, path: str, owner: str, body: Any = None, timeout_s: float = TIMEOUT, **query: Any
     ) -> Any:
-        """Return the answer's JSON. Raises StackmemError with the server's sentence; TransientError when it cannot now."""
+        """Return the answer's JSON. Raises StackmemError with its sentence; TransientError when it cannot now."""
         asked = {"owner": owner, **{name: value for name, value in query.items() if value is not None}}
         request = urllib.request.Request(
             f"{self._url}{urllib.parse.quote(path)}?{urllib.parse.urlencode(asked)}",
