@@ -24,7 +24,7 @@ from stackmem.embedder_change import made_by, other_dim
 from stackmem.exceptions import PermanentError, SettingsError, StackmemError, TransientError
 from stackmem.index_handle import IndexHandle
 from stackmem.persona import Persona, load_persona
-from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Queue
+from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Queue, Speaker, Transcriber
 from stackmem.recall import Recall
 from stackmem.remember import Remembering
 from stackmem.thinking import Thinker
@@ -188,6 +188,32 @@ def llama_server(settings: Settings) -> LlamaServer | None:
 @cache
 def _one_llama(model: Path, context: int, threads: int) -> LlamaServer:
     return LlamaServer(model, context=context, threads=threads)
+
+
+def transcriber_of(settings: Settings) -> Transcriber | None:
+    """Return the speech recogniser that is set, None where none is."""
+    if not settings.hears:
+        return None
+    from stackmem.adapters.openai_transcriber import OpenAITranscriber
+
+    key = settings.asr_api_key.get_secret_value()
+    return OpenAITranscriber(settings.asr_base_url, key, settings.asr_model, language=settings.asr_language)
+
+
+def speaker_of(settings: Settings) -> Speaker | None:
+    """Return the speech synthesis that is set, None where none is."""
+    if not settings.speaks:
+        return None
+    from stackmem.adapters.openai_speaker import OpenAISpeaker
+
+    return OpenAISpeaker(
+        settings.tts_base_url,
+        settings.tts_api_key.get_secret_value(),
+        settings.tts_model,
+        settings.tts_voice,
+        extra_body=settings.tts_extra_body,
+        parallel=settings.tts_parallel,
+    )
 
 
 def embedder_of(settings: Settings) -> Embedder:

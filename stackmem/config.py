@@ -104,6 +104,20 @@ class Settings(BaseSettings):
     embedding_timeout_s: float = Field(
         3.0, gt=0, le=3600, description="Longest wait for a query's vector; ten times as long for some documents."
     )
+    asr_base_url: str = Field("", description="OpenAI-compatible address of a speech recogniser, ending in `/v1`.")
+    asr_api_key: SecretStr = Field(SecretStr(""), description="Its key, where it wants one.")
+    asr_model: str = Field("Qwen/Qwen3-ASR-1.7B", description="Its model id.")
+    asr_language: str = Field("", description="Language to listen for, e.g. `ja`; empty: it finds out itself.")
+    asr_timeout_s: float = Field(8.0, gt=0, le=3600, description="Longest wait for the words of a recording.")
+    tts_base_url: str = Field("", description="OpenAI-compatible address of a speech synthesis, ending in `/v1`.")
+    tts_api_key: SecretStr = Field(SecretStr(""), description="Its key, where it wants one.")
+    tts_model: str = Field("irodori-tts", description="Its model id.")
+    tts_voice: str = Field("none", min_length=1, description="Its voice; Irodori's `none` speaks without a sample.")
+    tts_extra_body: ExtraBody = Field(None, description='JSON sent with every request to it, e.g. `{"speed": 1.1}`.')
+    tts_timeout_s: float = Field(
+        30.0, gt=0, le=3600, description="Longest wait for the speech of a reply, in seconds after the answer."
+    )
+    tts_parallel: int = Field(1, ge=1, le=64, description="Texts that are synthesised at a time.")
     persona: str = Field("stackchan", description="A persona's name, or the path of its TOML file.")
     timezone: str = Field("Asia/Tokyo", description="Zone in which times are read and shown.")
     host: str = Field("127.0.0.1", description="Address to listen on. `0.0.0.0`: the whole LAN.")
@@ -154,7 +168,7 @@ class Settings(BaseSettings):
             raise ValueError("must name a file, as gguf:/path/model.gguf")
         return f"{GGUF}{cls._expand(Path(file))}"
 
-    @field_validator("memory_base_url", "judge_base_url", "embedding_base_url")
+    @field_validator("memory_base_url", "judge_base_url", "embedding_base_url", "asr_base_url", "tts_base_url")
     @classmethod
     def _http(cls, value: str) -> str:
         if not value or value == OFFLINE:
@@ -165,7 +179,10 @@ class Settings(BaseSettings):
             raise ValueError("is no address of a server, such as http://127.0.0.1:8080/v1")
         return value.rstrip("/")
 
-    @field_validator("chat_api_key", "memory_api_key", "judge_api_key", "embedding_api_key", "index_api_key")
+    @field_validator(
+        "chat_api_key", "memory_api_key", "judge_api_key", "embedding_api_key", "index_api_key", "asr_api_key",
+        "tts_api_key",
+    )  # fmt: skip
     @classmethod
     def _sendable(cls, value: SecretStr) -> SecretStr:
         key = value.get_secret_value()
@@ -229,6 +246,16 @@ class Settings(BaseSettings):
     def judge_is_offline(self) -> bool:
         """Whether turns are judged by the offline rules."""
         return self._is_offline(self.judge_base_url, self.judge_model)
+
+    @property
+    def hears(self) -> bool:
+        """Whether a speech recogniser is set."""
+        return self.asr_base_url not in ("", OFFLINE)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a speech synthesis is set."""
+        return self.tts_base_url not in ("", OFFLINE)
 
     def _is_offline(self, base_url: str, model: str) -> bool:
         return OFFLINE in (base_url, model) or (self.chat_is_offline and not base_url)

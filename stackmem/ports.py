@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stackmem.sound import Sound
+
 Vector = NDArray[np.float32]
 Purpose = Literal["turn", "remember", "compare", "judge"]
 
@@ -77,6 +79,27 @@ class ChatModel(Protocol):
         No piece comes after a tool call has begun. Raises what ``complete`` raises, also after some pieces; closing
         the iterator gives the call up.
         """
+        ...
+
+
+# --- speech ----------------------------------------------------------------------------------------------------------
+
+
+class Transcriber(Protocol):
+    """Hears: sound in, words out."""
+
+    def transcribe(self, sound: Sound, timeout_s: float) -> str:
+        """Return the words heard, "" where nothing was said. Raises TransientError or PermanentError."""
+        ...
+
+
+class Speaker(Protocol):
+    """Speaks: words in, sound out. ``voice`` changes with whatever the sound depends on beside the words."""
+
+    voice: str  # letters and digits
+
+    def speak(self, text: str, timeout_s: float) -> Sound:
+        """Return the text spoken, at whatever rate. Raises TransientError or PermanentError."""
         ...
 
 

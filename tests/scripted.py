@@ -9,6 +9,7 @@ A script is a list of answers, used in turn, or a callable that takes the reques
 """
 
 import contextlib
+import email
 import json
 import socket
 import struct
@@ -18,6 +19,10 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any, Literal, Self
+
+import numpy as np
+
+from stackmem.sound import Sound, wav
 
 _ids = count(1)
 
@@ -42,11 +47,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Recorded:
-    """One request: its path, its JSON body (None where it was none) and its headers, names in lower case."""
+    """One request: its path, its JSON body (None where it was none), headers (names in lower case), and bytes."""
 
     path: str
     json: Any
     headers: dict[str, str]
+    body: bytes = b""
 
 
 Script = Sequence[Answer] | Callable[[Any], Answer]
@@ -88,6 +94,29 @@ def raw(body: bytes | dict[str, Any], headers: dict[str, str] | None = None) -> 
     """Answer 200 with these bytes, or this JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Answer(200, data, headers or {"Content-Type": "application/json"})
+
+
+def transcript(text: str) -> Answer:
+    """Answer a transcription."""
+    return raw({"text": text})
+
+
+def tone(seconds: float = 0.2, rate: int = 48000, hertz: float = 440) -> Sound:
+    """Return a sine."""
+    return Sound((np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate) * 9000).astype(np.int16), rate)
+
+
+def speech(sound: Sound | None = None) -> Answer:
+    """Answer a synthesis with a WAV file, of a sine where no sound is given."""
+    return raw(wav(sound or tone()), {"Content-Type": "audio/wav"})
+
+
+def form_of(request: Recorded) -> dict[str, bytes]:
+    """Return the fields of a multipart request by their names."""
+    head = b"Content-Type: " + request.headers["content-type"].encode() + b"\r\n\r\n"
+    parts = email.message_from_bytes(head + request.body).get_payload()
+    assert isinstance(parts, list)
+    return {str(part.get_param("name", header="content-disposition")): part.get_payload(decode=True) for part in parts}
 
 
 def slow(seconds: float, answer: Answer) -> Answer:
@@ -218,7 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             value = None
         headers = {name.lower(): text for name, text in self.headers.items()}
-        answer = self.scripted.answer(Recorded(self.path, value, headers))
+        answer = self.scripted.answer(Recorded(self.path, value, headers, body))
         self.scripted.stopping.wait(answer.delay_s)
         if answer.end == "never":
             self.scripted.stopping.wait()

@@ -4,10 +4,8 @@ A request: https://platform.openai.com/docs/api-reference/embeddings/create
 """
 
 import re
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy as np
 from stackmem.adapters.openai_answer import read_object
 from stackmem.adapters.openai_client import Connection
 from stackmem.adapters.openai_errors import Complaints, Refused
+from stackmem.adapters.openai_timed import in_time, read_body
 from stackmem.adapters.openai_vectors import read_vectors, unit_rows
 from stackmem.circuit import Breaker
 from stackmem.exceptions import PermanentError, TransientError
@@ -137,37 +136,14 @@ class OpenAIEmbedder:
             raise self._complaints.refused(refused)
 
     def _in_time(self, texts: list[str], options: dict[str, Any], deadline: float) -> dict[str, Any]:
-        """Return the answer's JSON. In a thread, because no time-out of a socket bounds a name look-up."""
-        said: SimpleQueue[dict[str, Any] | Exception] = SimpleQueue()
-
-        def ask() -> None:
-            try:
-                said.put(self._post(texts, options, deadline))
-            except Exception as exc:  # the thread's edge: raised again by the one who waits
-                said.put(exc)
-
-        threading.Thread(target=ask, name="embedder", daemon=True).start()
-        try:
-            answer = said.get(timeout=max(deadline - time.monotonic(), 0))
-        except Empty:
-            raise self._complaints.too_slow() from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return in_time(lambda: self._post(texts, options, deadline), deadline, self._complaints, "embedder")
 
     def _post(self, texts: list[str], options: dict[str, Any], deadline: float) -> dict[str, Any]:
-        body = bytearray()
         with self._connection.translated():
             embeddings: Any = self._connection.client().embeddings.with_streaming_response
             left = max(deadline - time.monotonic(), 0.001)
             with embeddings.create(input=texts, model=self._model, timeout=left, **options) as response:
-                for chunk in response.iter_bytes():
-                    body += chunk
-                    if time.monotonic() > deadline:  # no thread reads a dripping body for ever
-                        raise self._complaints.too_slow()
-                    if len(body) > _BODY_LIMIT:
-                        raise self._complaints.unreachable()
-        return read_object(bytes(body))
+                return read_object(read_body(response, deadline, self._complaints, _BODY_LIMIT))
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
