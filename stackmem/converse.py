@@ -2,8 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -58,6 +58,7 @@ class Said:
     device: str | None = None
     at: datetime | None = None
     key: str | None = None  # a retry with the same key gets the stored answer
+    took_ms: Mapping[str, float] = field(default_factory=dict)  # what was done before there were words: ``asr``
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,19 @@ class Conversation:
     queue: Queue
     turn_timeout_s: float
 
-    def turn(self, said: Said, on_sentence: OnSentence | None = None) -> Turn:
+    def deadline(self) -> Deadline:
+        """Return the deadline of a turn whose request arrives now."""
+        return Deadline(self.turn_timeout_s)
+
+    def stored(self, said: Said) -> Turn | None:
+        """Return the answered turn that is stored under the same key; the words need not be known yet."""
+        key = _key(said)
+        return Turn.get_or_none(Turn.key == key, Turn.state != "open") if key else None  # type: ignore[no-any-return]
+
+    def turn(self, said: Said, on_sentence: OnSentence | None = None, deadline: Deadline | None = None) -> Turn:
         """Store the words, answer them, store the answer; return the stored turn.
+
+        ``deadline`` is that of a request which arrived a while ago.
 
         ``on_sentence`` gets the reply in sentences, each once, in order, the first ones before the model has said the
         rest; joined they are the stored reply, whatever that is (a fallback line, an earlier answer under this key).
@@ -78,20 +90,18 @@ class Conversation:
         Raises InvalidInput for empty words; a model that is down is no error: the reply is a fallback line.
         """
         speech = Speech(on_sentence, self.thinker.persona.reply_characters * 3)
-        turn = self._answered(said, speech)
+        turn = self._answered(said, speech, deadline or self.deadline())
         speech.finish(turn.reply)
         return turn
 
-    def _answered(self, said: Said, speech: Speech) -> Turn:
-        started = time.perf_counter()
-        deadline = Deadline(self.turn_timeout_s)
+    def _answered(self, said: Said, speech: Speech, deadline: Deadline) -> Turn:
         turn, is_new = self._open(said)
         if not is_new:
             turn = self._answered_elsewhere(turn, deadline)
             if turn.state != "open":
                 return turn
         thought = self.thinker.think(turn, deadline, speech)
-        return self._store(turn, thought, started)
+        return self._store(turn, thought, said, deadline)
 
     def _open(self, said: Said) -> tuple[Turn, bool]:
         """Store the user's words as an open turn; or find the turn stored under the same key."""
@@ -131,7 +141,7 @@ class Conversation:
             turn = Turn.get_by_id(turn.id)
         return turn
 
-    def _store(self, turn: Turn, thought: Thought, started: float) -> Turn:
+    def _store(self, turn: Turn, thought: Thought, said: Said, deadline: Deadline) -> Turn:
         """Store reply, state and trace in one transaction; then hint that there may be something to remember."""
         raw, persona = thought.reply, self.thinker.persona
         reply = thought.speech.stored(clean(raw.reply).strip() if raw else "")
@@ -143,12 +153,7 @@ class Conversation:
         turn.memory_ids = _returned_ids(thought)
         turn.model_calls = thought.model_calls
         turn.tokens = {"prompt": thought.prompt_tokens, "completion": thought.completion_tokens}
-        turn.durations_ms = {
-            "model": round(thought.model_ms, 3),
-            "embed": round(sum(result.embed_ms for _, result, _ in thought.calls), 3),
-            "search": round(sum(result.search_ms for _, result, _ in thought.calls), 3),
-            "total": round((time.perf_counter() - started) * 1000, 3),
-        }
+        turn.durations_ms = _durations(thought, said, deadline)
         with transaction():
             turn.withheld = turn in thought.withheld
             if not _ANSWER.update(turn_id=turn.id, **{field.name: getattr(turn, field.name) for field in _ANSWERED}):
@@ -213,6 +218,19 @@ def _known(given: str, ids: list[str], default: str) -> str:
 def _returned_ids(thought: Thought) -> list[str]:
     ids = [hit["memory_id"] for _, result, _ in thought.calls for hit in result.hits if hit["memory_id"]]
     return list(dict.fromkeys(ids))
+
+
+def _durations(thought: Thought, said: Said, deadline: Deadline) -> dict[str, float]:
+    """Return where the time went, in milliseconds; ``embed`` and ``search`` are parts of ``tools``."""
+    spent = {
+        **said.took_ms,
+        "model": thought.model_ms,
+        "tools": sum(spent_ms for _, _, spent_ms in thought.calls),
+        "embed": sum(result.embed_ms for _, result, _ in thought.calls),
+        "search": sum(result.search_ms for _, result, _ in thought.calls),
+        "total": deadline.spent_ms(),
+    }
+    return {name: round(ms, 3) for name, ms in spent.items()}
 
 
 def _trace(turn: Turn, ordinal: int, call: ToolCall, result: ToolResult, spent_ms: float) -> None:

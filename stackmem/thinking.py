@@ -27,14 +27,25 @@ TOO_MANY = {"error": "Too many calls at once: this one was not run.", "candidate
 
 
 class Deadline:
-    """The one deadline of a turn, from the request's arrival."""
+    """The one deadline of a turn, from the request's arrival, handed from what hears to what thinks and speaks."""
 
     def __init__(self, seconds: float):
-        self._end = time.monotonic() + seconds
+        self._began = time.monotonic()
+        self._end = self._began + seconds
 
     def left_s(self) -> float:
         """Return the seconds left, at least 0."""
         return max(0.0, self._end - time.monotonic())
+
+    def spent_ms(self) -> float:
+        """Return the milliseconds since the request's arrival."""
+        return (time.monotonic() - self._began) * 1000
+
+    def moved(self, seconds: float) -> "Deadline":
+        """Return one of the same request that ends later, or earlier where ``seconds`` is below 0."""
+        other = Deadline(0)
+        other._began, other._end = self._began, self._end + seconds
+        return other
 
 
 @dataclass

@@ -57,7 +57,7 @@ def test_the_trace_tells_every_tool_call(world: World, model: ScriptedModel) -> 
     assert search.hits[0]["retrieval_score"] == pytest.approx(search.hits[0]["rank_score"], abs=0.5)
     assert (read.tool, read.hits[0]["source_checked"]) == ("read_memory_source", True)
     assert search.duration_ms > 0
-    assert set(turn.durations_ms) == {"model", "embed", "search", "total"}
+    assert set(turn.durations_ms) == {"model", "tools", "embed", "search", "total"}
     assert all(value > 0 for value in turn.durations_ms.values())
 
 
