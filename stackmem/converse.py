@@ -11,11 +11,11 @@ from peewee import IntegrityError
 
 from stackmem import sessions
 from stackmem.clock import AHEAD
-from stackmem.database import transaction
+from stackmem.database import live_transaction, lock_row
 from stackmem.exceptions import Conflict, InvalidInput
 from stackmem.ids import turn_uid
 from stackmem.looks import LOOK_AFTER, unlooked
-from stackmem.models import Session, ToolTrace, Turn, proxy
+from stackmem.models import Owner, Session, ToolTrace, Turn, proxy
 from stackmem.ports import Clock, Hint, Queue, ToolCall
 from stackmem.prepared import Prepared, slots
 from stackmem.recall import ToolResult
@@ -110,25 +110,7 @@ class Conversation:
             raise InvalidInput("The text is empty: there is nothing to answer.")
         if said.at and said.at > now + AHEAD:
             raise InvalidInput("`at` lies in the future: a turn is at most 5 minutes ahead of the server's clock.")
-        key, name = _key(said), clean(said.session_id or "") or None
-        with transaction():
-            known = Turn.get_or_none(Turn.key == key) if key else None
-            if known is not None:
-                return known, False
-            session = sessions.session_for_turn(said.owner, name, said.device, now)
-            ordinal = sessions.next_ordinal(session)
-            sessions.received(session, now)
-            columns = {
-                "uid": turn_uid(said.owner, session.name, session.seq, ordinal, words), "session": session,
-                "ordinal": ordinal, "owner": said.owner, "at": said.at or now, "received_at": now, "user": words,
-                "state": "open", "key": key,
-            }  # fmt: skip
-            try:
-                with proxy.atomic():
-                    turn = _insert(columns)
-            except IntegrityError:  # an export brought a turn that has this uid
-                turn = _insert(columns | {"uid": _free_uid(said.owner, session, ordinal, words)})
-        return turn, True
+        return live_transaction(lambda: _opened(said, words, _key(said), now))
 
     def _answered_elsewhere(self, turn: Turn, deadline: Deadline) -> Turn:
         """Wait while another request answers the same turn; take it over when that one is dead."""
@@ -154,18 +136,50 @@ class Conversation:
         turn.model_calls = thought.model_calls
         turn.tokens = {"prompt": thought.prompt_tokens, "completion": thought.completion_tokens}
         turn.durations_ms = _durations(thought, said, deadline)
-        with transaction():
-            turn.withheld = turn in thought.withheld
-            if not _ANSWER.update(turn_id=turn.id, **{field.name: getattr(turn, field.name) for field in _ANSWERED}):
-                return Turn.get_by_id(turn.id)  # another request took it over and was first
-            if thought.withheld:
-                Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
-            for ordinal, (call, result, spent_ms) in enumerate(thought.calls):
-                _trace(turn, ordinal, call, result, spent_ms)
-            hints = due_looks(turn, self.clock.now())
+        turn.withheld = turn in thought.withheld
+        hints = live_transaction(lambda: self._write(turn, thought))
+        if hints is None:
+            return Turn.get_by_id(turn.id)
         for hint in hints:
             self.queue.put(hint)
         return turn
+
+    def _write(self, turn: Turn, thought: Thought) -> list[Hint] | None:
+        """Write the answer and its trace, inside the caller's transaction.
+
+        Returns the looks that are due now; None where another request took the turn over and was first.
+        """
+        if not _ANSWER.update(turn_id=turn.id, **{field.name: getattr(turn, field.name) for field in _ANSWERED}):
+            return None
+        if thought.withheld:
+            Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
+        for ordinal, (call, result, spent_ms) in enumerate(thought.calls):
+            _trace(turn, ordinal, call, result, spent_ms)
+        return due_looks(turn, self.clock.now())
+
+
+def _opened(said: Said, words: str, key: str | None, now: datetime) -> tuple[Turn, bool]:
+    """Insert an open turn, inside the caller's transaction; or find the turn stored under the same key."""
+    known = Turn.get_or_none(Turn.key == key) if key else None
+    if known is not None:
+        return known, False
+    session = sessions.session_for_turn(said.owner, clean(said.session_id or "") or None, said.device, now)
+    ordinal = sessions.next_ordinal(session)
+    sessions.received(session, now)
+    columns = {
+        "uid": turn_uid(said.owner, session.name, session.seq, ordinal, words), "session": session,
+        "ordinal": ordinal, "owner": said.owner, "at": said.at or now, "received_at": now, "user": words,
+        "state": "open", "key": key,
+    }  # fmt: skip
+    try:
+        with proxy.atomic():
+            return _insert(columns), True
+    except IntegrityError:
+        known = Turn.get_or_none(Turn.key == key) if key else None
+        if known is not None:  # stored by a request that ran beside this one
+            return known, False
+        # An export brought a turn that has this uid.
+        return _insert(columns | {"uid": _free_uid(said.owner, session, ordinal, words)}), True
 
 
 def _insert(columns: dict[str, Any]) -> Turn:
@@ -185,6 +199,7 @@ def due_looks(turn: Turn, now: datetime) -> list[Hint]:
     """Return hints for the looks that this turn makes due, and mark them as enqueued."""
     due = [turn.session_id] if unlooked(turn.session) >= LOOK_AFTER else []
     if turn.ordinal == 1:
+        lock_row(Owner(name=turn.owner))  # who changes several sessions does it one after the other
         others = Session.select(Session.id).where(Session.owner == turn.owner, Session.look_due)
         due += [row.id for row in others if row.id != turn.session_id]
     if due:

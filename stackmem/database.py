@@ -5,25 +5,28 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import peewee
 from peewee import SqliteDatabase
-from playhouse.db_url import connect
 from playhouse.migrations import Runner
 
 from stackmem.exceptions import Conflict, SettingsError, TransientError
 from stackmem.models import Lease, proxy
 from stackmem.ports import Clock
+from stackmem.postgres import is_deadlock, postgres
 
 log = logging.getLogger(__name__)
 
 LEASE = 90  # seconds
 RENEW = 30  # seconds
+DEADLOCKS = 4  # times a live turn's transaction is run again because it and another one waited for each other
+
+T = TypeVar("T")
 
 # WAL: readers never wait for the writer. FULL: an acknowledged turn survives a power cut.
 # secure_delete: what is forgotten is overwritten, mostly (see scrub). https://sqlite.org/pragma.html
@@ -41,16 +44,14 @@ def open_database(url: str) -> Any:
 
     Raises SettingsError with one sentence when it cannot be opened or belongs to a newer stackmem.
     """
-    if url.startswith("sqlite:"):
-        database = _sqlite(url)
-    else:
-        try:
-            database = connect(url.replace("postgresql://", "postgresql+pool://", 1), autoconnect=False)
-        except (RuntimeError, ValueError, ImportError, peewee.ImproperlyConfigured) as exc:
-            raise SettingsError(f"STACKMEM_DATABASE_URL is wrong: {exc}") from exc
+    database = _sqlite(url) if url.startswith("sqlite:") else _postgres(url)
     proxy.initialize(database)
     try:
         migrate(database)
+    except peewee.ImproperlyConfigured as exc:
+        raise SettingsError(
+            "STACKMEM_DATABASE_URL is wrong: PostgreSQL needs its driver; pip install 'stackmem[postgres]'."
+        ) from exc
     except (peewee.DatabaseError, peewee.InterfaceError, sqlite3.Error) as exc:
         raise SettingsError(
             f"The database cannot be used ({' '.join(str(exc).split())}). Check STACKMEM_DATABASE_URL and the folder."
@@ -74,10 +75,22 @@ def _sqlite(url: str) -> Any:
     return SqliteDatabase(str(path), pragmas=PRAGMAS, timeout=10, autoconnect=False)
 
 
+def _postgres(url: str) -> Any:
+    if url.partition("://")[0] not in ("postgresql", "postgres"):
+        raise SettingsError(
+            "STACKMEM_DATABASE_URL is wrong: it is postgresql://user:password@host/name or sqlite:///…."
+        )
+    try:
+        return postgres(url)
+    except (ValueError, TypeError) as exc:
+        raise SettingsError(f"STACKMEM_DATABASE_URL is wrong: {exc}.") from exc
+
+
 def migrate(database: Any) -> list[str]:
     """Apply the numbered migrations not yet applied; return their names."""
     runner = Runner(database, str(Path(__file__).parent / "migrations"))
-    _switch_to_wal(database)
+    if isinstance(database, SqliteDatabase):
+        _switch_to_wal(database)
     with database.connection_context():
         unknown = [row.name for row in runner.status() if row.path is None]
         if unknown:
@@ -116,17 +129,52 @@ def _migration_lock(database: Any) -> Iterator[None]:
 
 # SQLite's own waiting for its write lock sleeps in steps of up to 100 ms; the threads of a process queue here instead.
 _writing = threading.RLock()
+_ONE_WRITES = 8766  # number of PostgreSQL's lock under which one writes alone, or live turns write beside each other
 
 
 @contextmanager
 def transaction() -> Iterator[None]:
-    """One transaction that takes SQLite's write lock at once, so that it never fails half-way for being late."""
+    """One transaction beside which nobody else has one: what it has read stays true until it ends.
+
+    SQLite's write lock is taken at once, so that it never fails half-way for being late.
+    """
     if isinstance(proxy.obj, SqliteDatabase):
         with _writing, proxy.atomic("IMMEDIATE"):
             yield
     else:
         with proxy.atomic():
+            proxy.execute_sql(f"SELECT pg_advisory_xact_lock({_ONE_WRITES})")
             yield
+
+
+def live_transaction(work: Callable[[], T]) -> T:
+    """Run the work of a live turn in one transaction and return its result.
+
+    In PostgreSQL others of its kind run beside it: it locks the rows whose state it relies on (``lock_row``), and
+    ``work`` is run once more where two of them waited for each other.
+    """
+    if isinstance(proxy.obj, SqliteDatabase):
+        with transaction():
+            return work()
+    for _ in range(DEADLOCKS):
+        try:
+            return _beside_others(work)
+        except peewee.OperationalError as exc:
+            if not is_deadlock(exc):
+                raise
+    return _beside_others(work)
+
+
+def _beside_others(work: Callable[[], T]) -> T:
+    with proxy.atomic():
+        proxy.execute_sql(f"SELECT pg_advisory_xact_lock_shared({_ONE_WRITES})")
+        return work()
+
+
+def lock_row(row: Any) -> None:
+    """Let no other live turn change a row, or rely on it, until this transaction ends."""
+    if not isinstance(proxy.obj, SqliteDatabase):  # there every transaction is alone
+        list(type(row).select(row._meta.primary_key).where(row._pk_expr()).for_update().tuples())
 
 
 def scrub() -> None:

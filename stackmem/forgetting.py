@@ -207,7 +207,8 @@ def _scrub_traces(row: Memory, turn_ids: set[int]) -> list[Turn]:
     ``turn_ids`` are those of its source turns: shown as its words, as neighbours, or from when they were no memory yet.
     """
     hits, result = Cast(ToolTrace.hits, "TEXT"), Cast(ToolTrace.result, "TEXT")
-    shown = [result.contains(f'"turn_id": {turn_id},') for turn_id in turn_ids]
+    # PostgreSQL keeps JSON with its keys in another order: the turn's may be the last.
+    shown = [result.contains(f'"turn_id": {turn_id}{after}') for turn_id in turn_ids for after in ",}"]
     possible = reduce(operator.or_, shown, hits.contains(row.id) | result.contains(row.id) | hits.contains("null"))
     told: dict[int, Turn] = {}
     for trace in ToolTrace.select(ToolTrace, Turn).join(Turn).where(Turn.owner == row.owner, possible):

@@ -199,7 +199,10 @@ def _store_vectors(
         there = {row.id for row in rows_there}
         for row in rows:
             if row["memory"] in there:
-                MemoryVector.insert(row).on_conflict_replace().execute()
+                MemoryVector.insert(row).on_conflict(
+                    conflict_target=[MemoryVector.memory, MemoryVector.fingerprint, MemoryVector.ordinal],
+                    preserve=[MemoryVector.text_hash, MemoryVector.vector],
+                ).execute()
         for memory_id, parts in texts.items():
             # Windows that no longer exist (a source was added or left).
             MemoryVector.delete().where(

@@ -92,6 +92,6 @@ def _points(rows: Sequence[StoredRow], embedder: Embedder, trusted: bool) -> lis
     points = stored_points(rows, embedder.fingerprint) if trusted else {}
     rest = [row.id for row in rows if row.outdated or row.id not in points]
     for first in range(0, len(rest), BATCH):
-        memories = Memory.select().where(Memory.id.in_(rest[first : first + BATCH]))
+        memories = Memory.select().where(Memory.id.in_(rest[first : first + BATCH])).order_by(Memory.id)
         points |= {point.memory_id: point for point in points_of(list(memories), embedder)}
     return [points[row.id] for row in rows if row.id in points]

@@ -6,6 +6,7 @@ from typing import Any
 
 from peewee import fn
 
+from stackmem.database import lock_row
 from stackmem.exceptions import InvalidInput, NotFound
 from stackmem.ids import session_name
 from stackmem.models import Owner, Session, Turn
@@ -45,13 +46,22 @@ def session_for_turn(owner: str, name: str | None, device: str | None, now: date
     A new one makes a look at the owner's other sessions due, and ends none of them.
     """
     latest = _latest_open(owner, name, device)
+    if latest is None or _is_idle(latest, now):
+        # Of an owner's turns one begins a session at a time: the others find it here.
+        Owner.insert(name=owner).on_conflict_ignore().execute()
+        lock_row(Owner(name=owner))
+        latest = _latest_open(owner, name, device)
     if latest is not None:
-        if now - latest.received_at < IDLE_LIMIT:
+        if not _is_idle(latest, now):
+            lock_row(latest)  # its turns get their ordinals one after the other
             return latest
         end(latest, now)
-    Owner.insert(name=owner).on_conflict_ignore().execute()
     Session.update(look_due=True).where(Session.owner == owner, Session.ended_at.is_null()).execute()
     return begin(owner, name or session_name(), now=now, named=name is not None, device=device)
+
+
+def _is_idle(session: Session, now: datetime) -> bool:
+    return bool(now - session.received_at >= IDLE_LIMIT)
 
 
 def _latest_open(owner: str, name: str | None, device: str | None) -> Session | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.running import RunningServer
+from tests.services import Postgres, RabbitMQ, Redis, required
 
 pytest_plugins = ["tests.requiring"]
 
@@ -46,3 +47,27 @@ def server(home: Path) -> Iterator[RunningServer]:
     """A running server with all defaults: no key, no services."""
     with RunningServer(home) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL cluster of this test process's own."""
+    required(Postgres)
+    with Postgres(tmp_path_factory.mktemp("postgres") / "server") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    """A Redis server of this test process's own."""
+    required(Redis)
+    with Redis(tmp_path_factory.mktemp("redis") / "server") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A RabbitMQ node of this test process's own."""
+    required(RabbitMQ)
+    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq") / "server") as server:
+        yield server

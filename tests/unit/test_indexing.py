@@ -1,8 +1,6 @@
 """Embedding, storing, upserting, marking; and the index made again from the rows."""
 
-import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,6 @@ from stackmem.stored_points import payload_of, rows_after, stored_points
 from tests.fakes import MemoryIndexStore
 from tests.unit.world import World, again, at, points_and_vectors, sources_of
 
-TIMES = ("occurred_at", "occurred_from", "occurred_to", "said_at")
 CAT, PC = "ユーザーの猫の名前はモモだ。", "ユーザーは富士通のPCを13万円で買った。"
 
 
@@ -410,13 +407,6 @@ def test_the_rows_read_at_once_give_the_same_payload_as_the_model(world: World) 
     world.memory(PC, occurred_from="2020-01-01", occurred_to="2020-12-31", owner="mari", status="superseded")
     rows = rows_after("", 10)
     assert [payload_of(row) for row in rows] == [payload(again(Memory(id=row.id))) for row in rows]
-
-
-def test_rows_of_another_database_give_the_same_payload(world: World) -> None:
-    world.memory(CAT, entities=["モモ"])
-    (row,) = rows_after("", 10)
-    times = {name: datetime.fromisoformat(getattr(row, name)).astimezone(at("01 10:00").tzinfo) for name in TIMES}
-    assert payload_of(row._replace(entity_keys=json.loads(row.entity_keys), **times)) == payload_of(row)
 
 
 def test_a_memory_that_has_lost_one_of_its_vectors_is_not_among_the_stored_points(world: World) -> None:

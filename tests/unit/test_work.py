@@ -115,6 +115,7 @@ def test_jobs_wait_until_they_are_done(world: World) -> None:
 # --- the sweep and the start -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.only_sqlite
 def test_somebody_else_may_write_between_two_jobs(world: World) -> None:
     for _ in range(3):
         Job.create(kind="reindex", created_at=world.clock.now())
