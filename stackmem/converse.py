@@ -10,6 +10,7 @@ from typing import Any
 from peewee import IntegrityError
 
 from stackmem import sessions
+from stackmem.brought import Brought
 from stackmem.clock import AHEAD
 from stackmem.database import live_transaction, lock_row
 from stackmem.exceptions import Conflict, InvalidInput
@@ -19,6 +20,7 @@ from stackmem.models import Owner, Session, ToolTrace, Turn, proxy
 from stackmem.ports import Clock, Hint, Queue, ToolCall
 from stackmem.prepared import Prepared, slots
 from stackmem.recall import ToolResult
+from stackmem.regenerating import make_way
 from stackmem.speaking import OnSentence, Speech
 from stackmem.text import clean, clean_json
 from stackmem.thinking import Deadline, Thinker, Thought
@@ -42,6 +44,9 @@ _ANSWER = Prepared(
         Turn.id == turn_id, (Turn.state == "open") | (Turn.reply == "")
     )
 )
+_ANSWER_AGAIN = Prepared(  # unless its words were forgotten meanwhile
+    lambda turn_id, **_: Turn.update(slots(*_ANSWERED)).where(Turn.id == turn_id, Turn.user != "")
+)
 _ENQUEUED = Prepared(
     lambda sessions, **_: Session.update(slots(Session.enqueued_at)).where(Session.id.in_(sessions)), lists=["sessions"]
 )
@@ -59,6 +64,8 @@ class Said:
     at: datetime | None = None
     key: str | None = None  # a retry with the same key gets the stored answer
     took_ms: Mapping[str, float] = field(default_factory=dict)  # what was done before there were words: ``asr``
+    brought: Brought | None = None  # by a client that keeps the conversation itself
+    again: int | None = None  # the stored turn of these words, whose reply is to be replaced
 
 
 @dataclass(frozen=True)
@@ -91,16 +98,17 @@ class Conversation:
         """
         speech = Speech(on_sentence, self.thinker.persona.reply_characters * 3)
         turn = self._answered(said, speech, deadline or self.deadline())
-        speech.finish(turn.reply)
+        if not (said.brought and said.brought.calls):
+            speech.finish(turn.reply)
         return turn
 
     def _answered(self, said: Said, speech: Speech, deadline: Deadline) -> Turn:
         turn, is_new = self._open(said)
-        if not is_new:
+        if not (is_new or _is_again(turn, said)):
             turn = self._answered_elsewhere(turn, deadline)
             if turn.state != "open":
                 return turn
-        thought = self.thinker.think(turn, deadline, speech)
+        thought = self.thinker.think(turn, deadline, speech, said.brought)
         return self._store(turn, thought, said, deadline)
 
     def _open(self, said: Said) -> tuple[Turn, bool]:
@@ -125,31 +133,34 @@ class Conversation:
 
     def _store(self, turn: Turn, thought: Thought, said: Said, deadline: Deadline) -> Turn:
         """Store reply, state and trace in one transaction; then hint that there may be something to remember."""
-        raw, persona = thought.reply, self.thinker.persona
+        raw, persona, again = thought.reply, self.thinker.persona, _is_again(turn, said)
         reply = thought.speech.stored(clean(raw.reply).strip() if raw else "")
-        turn.reply = reply or persona.fallback_line(turn.id)
+        is_asking = bool(said.brought and said.brought.calls)  # the client is to run its tools first
+        turn.reply = turn.reply if is_asking else reply or persona.fallback_line(turn.id)
         turn.emotion = _known(raw.emotion if raw else "", persona.emotions, "neutral")
         turn.action = _known(raw.action if raw else "", persona.actions, "none")
-        turn.degraded, turn.model, turn.state = not reply, self.thinker.chat.name, "pending"
+        turn.degraded, turn.model = not (reply or is_asking), self.thinker.chat.name
         turn.searched = any(call.name == "search_memory" for call, _, _ in thought.calls)
         turn.memory_ids = _returned_ids(thought)
         turn.model_calls = thought.model_calls
         turn.tokens = {"prompt": thought.prompt_tokens, "completion": thought.completion_tokens}
         turn.durations_ms = _durations(thought, said, deadline)
         turn.withheld = turn in thought.withheld
-        hints = live_transaction(lambda: self._write(turn, thought))
+        hints = live_transaction(lambda: self._write(turn, thought, again=again))
         if hints is None:
             return Turn.get_by_id(turn.id)
         for hint in hints:
             self.queue.put(hint)
         return turn
 
-    def _write(self, turn: Turn, thought: Thought) -> list[Hint] | None:
+    def _write(self, turn: Turn, thought: Thought, *, again: bool) -> list[Hint] | None:
         """Write the answer and its trace, inside the caller's transaction.
 
         Returns the looks that are due now; None where another request took the turn over and was first.
         """
-        if not _ANSWER.update(turn_id=turn.id, **{field.name: getattr(turn, field.name) for field in _ANSWERED}):
+        turn.state = make_way(turn) if again else "pending"
+        answer = _ANSWER_AGAIN if again else _ANSWER
+        if not answer.update(turn_id=turn.id, **{field.name: getattr(turn, field.name) for field in _ANSWERED}):
             return None
         if thought.withheld:
             Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
@@ -161,6 +172,8 @@ class Conversation:
 def _opened(said: Said, words: str, key: str | None, now: datetime) -> tuple[Turn, bool]:
     """Insert an open turn, inside the caller's transaction; or find the turn stored under the same key."""
     known = Turn.get_or_none(Turn.key == key) if key else None
+    if known is None and said.again is not None:
+        known = Turn.get_or_none(Turn.id == said.again, Turn.owner == said.owner, Turn.user == words)
     if known is not None:
         return known, False
     session = sessions.session_for_turn(said.owner, clean(said.session_id or "") or None, said.device, now)
@@ -180,6 +193,11 @@ def _opened(said: Said, words: str, key: str | None, now: datetime) -> tuple[Tur
             return known, False
         # An export brought a turn that has this uid.
         return _insert(columns | {"uid": _free_uid(said.owner, session, ordinal, words)}), True
+
+
+def _is_again(turn: Turn, said: Said) -> bool:
+    """Tell whether a turn is answered already, and is to be answered anew."""
+    return turn.id == said.again and turn.state != "open"
 
 
 def _insert(columns: dict[str, Any]) -> Turn:

@@ -48,6 +48,14 @@ class InvalidInput(StackmemError):
     status = 400
 
 
+class BadParameter(InvalidInput):
+    """A parameter of the request is not valid."""
+
+    def __init__(self, parameter: str, message: str):
+        super().__init__(message)
+        self.parameter = parameter
+
+
 class NotFound(StackmemError):
     """There is nothing under this id."""
 

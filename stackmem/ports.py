@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stackmem.sound import Sound
 
 Vector = NDArray[np.float32]
-Purpose = Literal["turn", "remember", "compare", "judge"]
+Purpose = Literal["turn", "plain", "remember", "compare", "judge"]  # plain: somebody else's request, passed on
 
 
 class Clock(Protocol):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
 
+from stackmem.brought import Brought, messages_with_own_tools, shown_before
 from stackmem.context import build_messages, recent_turns
 from stackmem.exceptions import ContentRefused, PermanentError, ToolsRefused, TransientError
 from stackmem.models import Turn
@@ -16,7 +17,7 @@ from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, ToolCall
 from stackmem.reading import RawReply, read_json, read_reply
 from stackmem.recall import Recall, ToolResult
 from stackmem.speaking import Speech
-from stackmem.text import clean_json
+from stackmem.text import clean_json, estimate_tokens
 from stackmem.tool_mode import ToolMode, ToolUse
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Thought:
     completion_tokens: int = 0
     model_ms: float = 0.0
     withheld: list[Turn] = field(default_factory=list)  # turns that the service refuses to read
+    brought: Brought | None = None  # by a client that keeps the conversation itself
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,12 @@ class Thinker:
     prompt_tokens: int
     tool_use: ToolUse = field(default_factory=lambda: ToolUse("native"))
 
-    def think(self, turn: Turn, deadline: Deadline, speech: Speech) -> Thought:
+    def think(self, turn: Turn, deadline: Deadline, speech: Speech, brought: Brought | None = None) -> Thought:
         """Return how the turn is answered; a model that is down is no error, its ``reply`` is None."""
-        history, thought = recent_turns(turn), Thought(speech)
+        thought = Thought(speech, brought=brought)
+        history: Sequence[Any] = () if brought is None else brought.history or ()
+        if brought is None or brought.history is None:
+            history = recent_turns(turn)
         try:
             self._answer_without_refused(turn, history, thought, deadline)
         except (TransientError, PermanentError) as exc:
@@ -106,6 +111,9 @@ class Thinker:
         thought.withheld = [turn]
 
     def _answer(self, turn: Turn, history: Sequence[Turn], thought: Thought, deadline: Deadline) -> None:
+        if thought.brought and thought.brought.own_tools:
+            self._by_own_tools(turn, thought.brought, thought, deadline)
+            return
         try:
             self._answer_as(self.tool_use.mode, turn, history, thought, deadline)
         except ToolsRefused as exc:
@@ -117,7 +125,10 @@ class Thinker:
     def _answer_as(
         self, mode: ToolMode, turn: Turn, history: Sequence[Turn], thought: Thought, deadline: Deadline
     ) -> None:
-        messages = build_messages(turn, history, self.persona, turn.at, self.zone, self.prompt_tokens, mode)
+        before = shown_before(thought.brought, self.persona.language, self.prompt_tokens)
+        budget = self.prompt_tokens - (estimate_tokens(before) if before else 0)
+        messages = build_messages(turn, history, self.persona, turn.at, self.zone, budget, mode)
+        messages[0]["content"] = before + messages[0]["content"]
         if mode == "json":
             self._by_json(turn, messages, thought, deadline)
         else:
@@ -150,6 +161,13 @@ class Thinker:
         found = render(f"found.{self.persona.language}.md", result=_json(result.content), text=turn.user[:500])
         messages += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": found}]
         thought.reply = read_reply(self._ask(messages, thought, deadline, schema=_REPLY).content)
+
+    def _by_own_tools(self, turn: Turn, brought: Brought, thought: Thought, deadline: Deadline) -> None:
+        """Ask once with the client's tools: it runs them itself and asks again with what they gave."""
+        messages = messages_with_own_tools(turn, brought, self.persona, self.zone, self.prompt_tokens)
+        answer = self._ask(messages, thought, deadline, offered=list(brought.tools))
+        brought.calls = answer.tool_calls
+        thought.reply = read_reply(answer.content)
 
     def _ask(
         self,

@@ -8,7 +8,7 @@ from werkzeug.routing import BaseConverter
 from stackmem.bootstrap import Runtime, build
 from stackmem.config import load_settings
 from stackmem.exceptions import Busy, SettingsError
-from web import access, admin, health, memories, pages, problems, transfer, turns
+from web import access, admin, completions, health, memories, pages, problems, transfer, turns
 from web.pages import login
 
 BODY_LIMIT = 1024 * 1024  # bytes of a JSON body; an import has its own limit
@@ -33,9 +33,9 @@ def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: s
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.config.update(MAX_CONTENT_LENGTH=BODY_LIMIT, INSECURE=insecure, KEY=key)
     app.extensions["stackmem"] = runtime or _own_runtime()
-    problems.register(app)
-    access.register(app, login.refuse)
-    for module in (turns, memories, transfer, health, admin):
+    problems.register(app, completions.shaped(problems.problem))
+    access.register(app, completions.shaped(login.refuse))
+    for module in (turns, memories, transfer, health, admin, completions):
         app.register_blueprint(module.blueprint)
     pages.register(app)
     return app

@@ -13,12 +13,11 @@ from flask import Blueprint, Flask, current_app
 
 from stackmem import __version__
 from stackmem.adapters.openai_vectors import in_base64
-from stackmem.exceptions import TransientError
+from stackmem.exceptions import BadParameter, TransientError
 from stackmem.ports import Embedder, Vector
 from stackmem.text import clean, estimate_tokens
 from web import access, openai_shapes
 from web.bodies import json_object
-from web.openai_shapes import BadParameter
 
 INPUTS = 2048  # of one request, as at OpenAI
 SLICE = (

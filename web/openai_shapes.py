@@ -1,49 +1,35 @@
 """Errors in the shape that OpenAI's clients read: https://platform.openai.com/docs/guides/error-codes."""
 
 import json
-import logging
+from typing import Any
 
-from flask import Flask, Response
-from werkzeug.exceptions import HTTPException
+from flask import Blueprint, Flask, Response
 
-from stackmem.exceptions import InvalidInput, StackmemError
+from stackmem.exceptions import BadParameter
 from stackmem.text import clean
-from web.problems import SENTENCES
-
-log = logging.getLogger(__name__)
+from web.problems import handle_errors
 
 _KINDS = {401: "authentication_error", 404: "not_found_error"}
 
 
-class BadParameter(InvalidInput):
-    """A parameter of the request is not valid."""
-
-    def __init__(self, parameter: str, message: str):
-        super().__init__(message)
-        self.parameter = parameter
-
-
-def openai_error(status: int, message: str, parameter: str | None = None, **headers: str) -> Response:
-    """Return an error response."""
+def error_body(status: int, message: str, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """Return an error as JSON."""
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
-    body = {"error": {"message": clean(message), "type": kind, "param": parameter, "code": None}}
-    return Response(json.dumps(body, ensure_ascii=False), status, headers, content_type="application/json")
+    return {"error": {"message": clean(message), "type": kind, "param": parameter, "code": code}}
 
 
-def register(app: Flask) -> None:
-    """Handle every error of the app."""
+def openai_error(
+    status: int, message: str, parameter: str | None = None, code: str | None = None, **headers: str
+) -> Response:
+    """Return an error response."""
+    body = json.dumps(error_body(status, message, parameter, code), ensure_ascii=False)
+    return Response(body, status, headers, content_type="application/json")
 
-    @app.errorhandler(StackmemError)
-    def _ours(error: StackmemError) -> Response:
-        again = {"Retry-After": "1"} if error.status == 503 else {}
-        return openai_error(error.status, str(error), getattr(error, "parameter", None), **again)
 
-    @app.errorhandler(HTTPException)
-    def _http(error: HTTPException) -> Response:
-        status = error.code or 500
-        return openai_error(status, SENTENCES.get(status, error.description or "The request could not be served."))
+def register(part: Flask | Blueprint) -> None:
+    """Handle every error of an app, or of a part of it."""
+    handle_errors(part, openai_error)
 
-    @app.errorhandler(Exception)
-    def _unexpected(error: Exception) -> Response:
-        log.exception("a request failed")
-        return openai_error(500, f"Something went wrong inside stackmem ({type(error).__name__}); its log says more.")
+    @part.errorhandler(BadParameter)
+    def _parameter(error: BadParameter) -> Response:
+        return openai_error(error.status, str(error), error.parameter)

@@ -37,9 +37,9 @@ def problem(status: int, detail: str, **headers: str) -> Response:
     return Response(problem_body(status, detail), status, headers, content_type="application/problem+json")
 
 
-def register(app: Flask) -> None:
-    """Answer every error of the app by problem details."""
-    handle_errors(app, problem)
+def register(app: Flask, answer: Callable[..., Any] = problem) -> None:
+    """Answer every error of the app, by problem details where nothing else is given."""
+    handle_errors(app, answer)
 
 
 def handle_errors(part: Flask | Blueprint, answer: Callable[..., Any]) -> None:
@@ -47,7 +47,8 @@ def handle_errors(part: Flask | Blueprint, answer: Callable[..., Any]) -> None:
 
     @part.errorhandler(StackmemError)
     def _ours(error: StackmemError) -> Any:
-        return answer(error.status, str(error))
+        again = {"Retry-After": "1"} if error.status == 503 else {}
+        return answer(error.status, str(error), **again)
 
     @part.errorhandler(HTTPException)
     def _http(error: HTTPException) -> Any:

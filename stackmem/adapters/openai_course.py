@@ -22,7 +22,7 @@ class Course:
         self._request = request
         self._own_extra_body = own_extra_body
         self._left = dict(_CHANGES)
-        self._may_try_again = request.purpose == "turn"  # background work is tried again by its queue
+        self._may_try_again = request.purpose in ("turn", "plain")  # background work is tried again by its queue
 
     def changed_after(self, refused: Refused) -> bool:
         """Change the dialect so that the server may accept it; False where nothing is left to change."""

@@ -20,6 +20,8 @@ class OfflineChat:
         """Return the rules' answer to the request's purpose; no input makes it raise."""
         if request.purpose == "turn":
             return turn(request.messages, request.tools)
+        if request.purpose == "plain":
+            return ChatAnswer(str(read_object(turn(request.messages, ()).content)["reply"]))
         asked = read_object(_last_words(request))
         if request.purpose == "remember":
             value: object = segments(asked)
