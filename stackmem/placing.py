@@ -54,7 +54,10 @@ def find_place(asking: Asking, name: str | None = None) -> Place:
     return found[1] if found else Place()
 
 
-Rank = tuple[int, bool, int]  # exchanges that are stored one behind the other, is that all of both, the last one's id
+# How many exchanges are stored one behind the other, whether those are all of both, what follows there (nothing, the
+# very words, others), the last one's id.
+Rank = tuple[int, bool, int, int]
+_NOTHING: Rank = (0, False, 0, 0)
 
 
 def _within(asking: Asking, name: str) -> tuple[Rank, Place]:
@@ -62,15 +65,14 @@ def _within(asking: Asking, name: str) -> tuple[Rank, Place]:
     turns, pairs = _turns_of(asking.owner, name), asking.pairs
     if not pairs:
         return _without_history(asking, name, turns)
-    best: tuple[Rank, Place] = ((0, False, 0), Place(name))
+    best: tuple[Rank, Place] = (_NOTHING, Place(name))
     for last in range(len(turns)):
         run = _run(turns, last, pairs)
-        is_all = run == len(pairs) and run == last + 1
-        rank = (run, is_all, turns[last].id)
+        again = _again(turns[last + 1 :], asking.words)
+        follows = 2 if last + 1 == len(turns) else int(again is not None)
+        rank = (run, run == len(pairs) == last + 1, follows, turns[last].id)
         if run and rank > best[0]:
             stored = {len(pairs) - 1 - back: turns[last - back] for back in range(run)}
-            following = turns[last + 1] if last + 2 == len(turns) else None
-            again = following if following is not None and following.user == asking.words else None
             best = rank, Place(name, again, stored, is_whole=run == len(pairs) or run > 1)
     return best
 
@@ -80,8 +82,13 @@ def _without_history(asking: Asking, name: str, turns: Sequence[Turn]) -> tuple[
     newest = turns[-1] if turns else None
     is_first = newest is not None and newest.ordinal == 1 and newest.user == asking.words
     if newest is None or not is_first or asking.now - newest.received_at >= IDLE_LIMIT:
-        return (0, False, 0), Place(name)
-    return (0, True, newest.id), Place(name, again=newest)
+        return _NOTHING, Place(name)
+    return (0, True, 1, newest.id), Place(name, again=newest)
+
+
+def _again(following: Sequence[Turn], words: str) -> Turn | None:
+    """Return the one turn that follows, where it holds the very words: its reply is asked for anew."""
+    return following[0] if len(following) == 1 and following[0].user == words else None
 
 
 def _run(turns: Sequence[Turn], last: int, pairs: Sequence[Pair]) -> int:

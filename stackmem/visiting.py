@@ -146,7 +146,7 @@ class Visiting:
                 said = whole
         content = "" if answer.tool_calls else answer.content
         if not content.startswith(said):  # it was thinking that nothing opened: what left cannot be taken back
-            content = said
+            content = f"{said}\n\n{content}"
         if on_text is not None and len(content) > len(said):
             on_text(content[len(said) :])
         is_cut = body.max_tokens is not None and 0 < body.max_tokens <= answer.completion_tokens
