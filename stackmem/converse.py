@@ -84,7 +84,7 @@ class Conversation:
     def stored(self, said: Said) -> Turn | None:
         """Return the answered turn that is stored under the same key; the words need not be known yet."""
         key = _key(said)
-        return Turn.get_or_none(Turn.key == key, Turn.state != "open") if key else None  # type: ignore[no-any-return]
+        return Turn.get_or_none(Turn.key == key, Turn.state != "open") if key else None
 
     def turn(self, said: Said, on_sentence: OnSentence | None = None, deadline: Deadline | None = None) -> Turn:
         """Store the words, answer them, store the answer; return the stored turn.
