@@ -24,6 +24,7 @@ from stackmem.embedder_change import made_by, other_dim
 from stackmem.exceptions import PermanentError, SettingsError, StackmemError, TransientError
 from stackmem.index_handle import IndexHandle
 from stackmem.persona import Persona, load_persona
+from stackmem.polling import Polling
 from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Queue, Speaker, Transcriber
 from stackmem.recall import Recall
 from stackmem.remember import Remembering
@@ -56,7 +57,13 @@ class Runtime:
     conversation: Conversation
     work: Work
     judge: ChatModel
+    polling: Polling
     llama: LlamaServer | None = None  # where the chat model is a GGUF file; started at its first request
+
+    def start(self) -> None:
+        """At the start of a web process: find all that waits, and go on with the turns that robots poll for."""
+        self.work.start()
+        self.polling.resume()
 
     def reasons(self) -> list[str]:
         """Return what is not as it could be, one sentence each."""
@@ -106,7 +113,8 @@ def build(
     comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)
     work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s)
     judge = judge_model(settings)
-    return Runtime(settings, database, clock, persona, chat, index, recall, conversation, work, judge, llama)
+    polling = Polling(conversation, clock)
+    return Runtime(settings, database, clock, persona, chat, index, recall, conversation, work, judge, polling, llama)
 
 
 def make_home(settings: Settings) -> None:

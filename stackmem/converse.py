@@ -96,14 +96,30 @@ class Conversation:
         A model that breaks off after something was handed over leaves that as the reply; it is not degraded.
         Raises InvalidInput for empty words; a model that is down is no error: the reply is a fallback line.
         """
+        deadline = deadline or self.deadline()
+        return self._finished(said, *self.begin(said), on_sentence, deadline)
+
+    def finish(self, turn: Turn, is_new: bool, on_sentence: OnSentence | None = None) -> Turn:
+        """Answer what ``begin`` stored, and return the stored turn.
+
+        One that is not new may be being answered elsewhere: that is waited for, and the turn taken over, with all of
+        its time again, when nothing comes. Raises Conflict where something still may.
+        """
+        if not is_new:
+            turn = self._answered_elsewhere(turn, Deadline(self.turn_timeout_s + POLL))
+        said = Said(turn.owner, turn.user)
+        return self._finished(said, turn, turn.state == "open", on_sentence, self.deadline())
+
+    def _finished(
+        self, said: Said, turn: Turn, is_new: bool, on_sentence: OnSentence | None, deadline: Deadline
+    ) -> Turn:
         speech = Speech(on_sentence, self.thinker.persona.reply_characters * 3)
-        turn = self._answered(said, speech, deadline or self.deadline())
+        turn = self._answered(said, turn, is_new, speech, deadline)
         if not (said.brought and said.brought.calls):
             speech.finish(turn.reply)
         return turn
 
-    def _answered(self, said: Said, speech: Speech, deadline: Deadline) -> Turn:
-        turn, is_new = self._open(said)
+    def _answered(self, said: Said, turn: Turn, is_new: bool, speech: Speech, deadline: Deadline) -> Turn:
         if not (is_new or _is_again(turn, said)):
             turn = self._answered_elsewhere(turn, deadline)
             if turn.state != "open":
@@ -111,8 +127,11 @@ class Conversation:
         thought = self.thinker.think(turn, deadline, speech, said.brought)
         return self._store(turn, thought, said, deadline)
 
-    def _open(self, said: Said) -> tuple[Turn, bool]:
-        """Store the user's words as an open turn; or find the turn stored under the same key."""
+    def begin(self, said: Said) -> tuple[Turn, bool]:
+        """Store the user's words as an open turn; or find the turn stored under the same key (then it is not new).
+
+        Raises InvalidInput for empty words.
+        """
         words, now = clean(said.text), self.clock.now()
         if not words.strip():
             raise InvalidInput("The text is empty: there is nothing to answer.")

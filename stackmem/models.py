@@ -255,6 +255,19 @@ class Job(Row):
     finished_at = UTCField(null=True)
 
 
+class TurnJob(Row):
+    """A turn that a robot polls for; it holds no words. ``state``: waiting, running, done or failed."""
+
+    id = AutoField()
+    owner = TextField()
+    turn = IntegerField(null=True)
+    key = TextField(null=True, unique=True)  # one job a turn, whoever asks
+    state = TextField(default="waiting")
+    message = TextField(default="")  # why it failed
+    created_at = UTCField()
+    finished_at = UTCField(null=True)
+
+
 class Lease(Row):
     """Who works at something, until when. A dead worker's lease runs out."""
 
@@ -276,4 +289,5 @@ class Device(Row):
 TABLES = [
     Owner, Session, Turn, ToolTrace, Window, Memory, MemoryEntity, MemorySource, MemoryVector,
     PointDeletion, Job, Lease, Device, Alias, ForgetRequest,
+    TurnJob,
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from datetime import tzinfo
 from typing import Any
 
 from stackmem.clock import show_time
-from stackmem.models import Memory, Session, ToolTrace, Turn
+from stackmem.models import Memory, Session, ToolTrace, Turn, TurnJob
 from stackmem.naming import display_forms
 from stackmem.sources import source_turn_ids
 
@@ -25,6 +25,14 @@ def turn_answer(turn: Turn) -> dict[str, Any]:
         "degraded": turn.degraded,
         "model": turn.model,
     }
+
+
+def job_line(job: TurnJob, turn: Turn | None) -> dict[str, Any]:
+    """A job that a robot polls for; with the whole answer once it is done, with the reason where it failed."""
+    line = {"job_id": job.id, "state": job.state}
+    if job.state == "failed":
+        return line | {"detail": job.message}
+    return line | (turn_answer(turn) if turn else {})
 
 
 def turn_with_trace(turn: Turn, zone: tzinfo) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from stackmem.jobs import check_job, is_check_due, progress_of
 from stackmem.looks import is_due
 from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.persona import Persona
+from stackmem.polling import drop_old
 from stackmem.ports import Clock, Hint, Queue
 from stackmem.rebuilding import rebuild_from_turns
 from stackmem.reindexing import reindex
@@ -177,6 +178,7 @@ class Work:
         """Find what a lost hint, a dead worker or the clock left waiting, and enqueue it; return how many hints."""
         now = self.clock.now()
         purge_due(now)
+        drop_old(now)
         give_up_open_turns(now, timedelta(seconds=2 * self.turn_timeout_s), self.persona.fallback_line)
         sessions.end_idle(now)
         hints = list(self.waiting(now, now - STALE))

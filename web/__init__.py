@@ -61,7 +61,7 @@ def _own_runtime() -> Runtime:
     if runtime.llama:
         runtime.llama.begin()
     with runtime.database.connection_context():
-        runtime.work.start()
+        runtime.start()
 
     def stop() -> None:
         embedded.stop()

@@ -10,6 +10,9 @@ from werkzeug.exceptions import UnsupportedMediaType
 from stackmem.exceptions import InvalidInput
 from stackmem.text import clean
 
+# MicroPython's ``requests.post(json=…)`` announces the number of characters, which cuts Japanese off.
+CUT_OFF = "The body ends in the middle of a text: Content-Length must be its number of bytes, not of characters."
+
 
 def json_object() -> dict[str, Any]:
     """Return the body as a JSON object. Raises InvalidInput, or 415 for another content type."""
@@ -25,11 +28,13 @@ def json_object() -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8-sig"), parse_constant=_no_number)
     except UnicodeDecodeError as exc:
-        raise InvalidInput("The body is not valid UTF-8.") from exc
+        is_cut_off = exc.reason == "unexpected end of data"
+        raise InvalidInput(CUT_OFF if is_cut_off else "The body is not valid UTF-8.") from exc
     except RecursionError as exc:
         raise InvalidInput("The body is nested too deeply.") from exc
     except ValueError as exc:
-        raise InvalidInput("The body is not valid JSON.") from exc
+        is_cut_off = "Unterminated string" in str(exc)
+        raise InvalidInput(CUT_OFF if is_cut_off else "The body is not valid JSON.") from exc
     if not isinstance(value, dict):
         raise InvalidInput("The body must be a JSON object.")
     return value

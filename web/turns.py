@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, g
+from flask import Blueprint, g, request
 
 from stackmem import sessions, shapes
 from stackmem.clock import read_time
@@ -13,14 +13,15 @@ from stackmem.ports import Hint
 from stackmem.text import clean
 from stackmem.why import turn_of, why, why_not
 from web.access import runtime
-from web.bodies import json_object, number_in_query, text_in_header, text_in_query, text_of
+from web.bodies import flag_in_query, json_object, number_in_query, text_in_header, text_in_query, text_of
 
 blueprint = Blueprint("turns", __name__)
 
 
 @blueprint.post("/v1/turns")
-def post_turn() -> dict[str, Any]:
-    """Answer one turn."""
+def post_turn() -> dict[str, Any] | tuple[dict[str, Any], int, dict[str, str]]:
+    """Answer one turn; with ``wait=0`` at once with the number of a job, under which the answer can be had."""
+    waits = "wait" not in request.args or flag_in_query("wait")
     body = json_object()
     text, at = text_of(body, "text"), text_of(body, "at")
     if text is None:
@@ -33,7 +34,16 @@ def post_turn() -> dict[str, Any]:
         at=read_time(at, runtime().settings.zone) if at else None,
         key=text_in_header("Idempotency-Key") or text_of(body, "client_turn_id"),
     )
-    return shapes.turn_answer(runtime().conversation.turn(said))
+    if waits:
+        return shapes.turn_answer(runtime().conversation.turn(said))
+    job = runtime().polling.begin(said)
+    return {"job_id": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"}
+
+
+@blueprint.get("/v1/jobs/<job_id>")
+def get_job(job_id: str) -> dict[str, Any]:
+    """Return how far a job is, and the turn's answer when it is done."""
+    return shapes.job_line(*runtime().polling.look(g.owner, job_id))
 
 
 @blueprint.get("/v1/turns/<turn_id>")

@@ -82,7 +82,7 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
     if runtime.llama:
         runtime.llama.begin()
     with runtime.database.connection_context():
-        runtime.work.start()
+        runtime.start()
     server_file = _announce(settings, bound, key)
     click.echo(banner(settings, runtime, bound, insecure=insecure))
     sys.stdout.flush()

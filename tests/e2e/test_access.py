@@ -59,6 +59,7 @@ PATHS = [
     ("GET", "/v1/memories"),
     ("GET", "/v1/memories?q=cat"),
     ("GET", "/v1/turns/1"),
+    ("GET", "/v1/jobs/1"),
     ("GET", "/v1/export"),
     ("POST", "/v1/turns"),
     ("POST", "/v1/import"),
@@ -149,6 +150,9 @@ def test_what_belongs_to_another_is_not_found(world: World) -> None:
     for path in (f"/v1/turns/{turn_id}", f"/v1/memories/{memory_id}", f"/v1/memories/{memory_id}/sources"):
         assert world.as_owner("alice", "GET", path).status == 200
         check_problem(world.as_owner("home", "GET", path), 404)
+    job = world.as_owner("alice", "POST", "/v1/turns?wait=0", {"text": "hi", "session_id": "s"}).json["job_id"]
+    assert world.as_owner("alice", "GET", f"/v1/jobs/{job}").status == 200
+    check_problem(world.as_owner("home", "GET", f"/v1/jobs/{job}"), 404)
     world.as_owner("alice", "POST", "/v1/turns", {"text": "hi", "session_id": "only alice's"})
     check_problem(world.as_owner("home", "POST", "/v1/sessions/only%20alice's/close"), 404)
 

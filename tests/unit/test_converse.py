@@ -212,7 +212,7 @@ def test_a_retry_during_the_answer_waits_for_it(
 def open_turn(world: World, key: str) -> Turn:
     """A turn that a request began to answer and left."""
     conversation: Conversation = world.conversation
-    turn, is_new = conversation._open(Said("home", "あ", "s", key=key))
+    turn, is_new = conversation.begin(Said("home", "あ", "s", key=key))
     assert is_new
     return turn
 
