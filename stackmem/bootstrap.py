@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,9 +23,10 @@ from stackmem.database import drop_leases, open_database
 from stackmem.embedder_change import made_by, other_dim
 from stackmem.exceptions import PermanentError, SettingsError, StackmemError, TransientError
 from stackmem.index_handle import IndexHandle
+from stackmem.metering import MeteredChat, NoMeter
 from stackmem.persona import Persona, load_persona
 from stackmem.polling import Polling
-from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Queue, Speaker, Transcriber
+from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Meter, Queue, Speaker, Transcriber
 from stackmem.recall import Recall
 from stackmem.remember import Remembering
 from stackmem.thinking import Thinker
@@ -58,6 +59,8 @@ class Runtime:
     work: Work
     judge: ChatModel
     polling: Polling
+    meter: Meter = field(default_factory=NoMeter)
+    circuit: Circuit | None = None  # in front of the chat model
     llama: LlamaServer | None = None  # where the chat model is a GGUF file; started at its first request
 
     def start(self) -> None:
@@ -67,8 +70,8 @@ class Runtime:
 
     def reasons(self) -> list[str]:
         """Return what is not as it could be, one sentence each."""
-        chat = self.llama.reason() if self.llama else ""
-        return [*([chat] if chat else []), *self.index.reasons()]
+        chat = [self.llama.reason() if self.llama else "", self.circuit.reason() if self.circuit else ""]
+        return [*filter(None, chat), *self.index.reasons()]
 
     def close(self) -> None:
         """Give up the index's lock."""
@@ -83,6 +86,7 @@ def build(
     clock: Clock | None = None,
     lock_wait_s: float = 30,
     database: Any = None,
+    meter: Meter | None = None,
 ) -> Runtime:
     """Build a runtime, over ``database`` where it is open already. Raises SettingsError or Busy with one sentence."""
     make_home(settings)
@@ -103,18 +107,23 @@ def build(
     if drops_leases:
         drop_leases(database)  # whoever held one was the owner of the index before, and is dead
     recall = Recall(index, settings.zone)
-    chat, memory_chat = chat_model(settings), memory_model(settings)
+    chat, memory_chat, judge = chat_model(settings), memory_model(settings), judge_model(settings)
+    if meter is not None:
+        chat, memory_chat, judge = (MeteredChat(model, meter) for model in (chat, memory_chat, judge))
+    meter = NoMeter() if meter is None else meter
+    circuit = Circuit(chat)
     tool_use = ToolUse("native" if settings.chat_is_offline else settings.tool_mode)
     thinker = Thinker(
-        Circuit(chat), recall, persona, settings.zone, settings.chat_timeout_s, settings.prompt_tokens, tool_use
+        circuit, recall, persona, settings.zone, settings.chat_timeout_s, settings.prompt_tokens, tool_use
     )
-    conversation = Conversation(thinker, clock, queue, settings.turn_timeout_s)
+    conversation = Conversation(thinker, clock, queue, settings.turn_timeout_s, meter)
     remembering = Remembering(memory_chat, persona, clock, queue, settings.zone, settings.memory_timeout_s)
     comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)
     work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s)
-    judge = judge_model(settings)
-    polling = Polling(conversation, clock)
-    return Runtime(settings, database, clock, persona, chat, index, recall, conversation, work, judge, polling, llama)
+    return Runtime(
+        settings, database, clock, persona, chat, index, recall, conversation, work, judge,
+        Polling(conversation, clock), meter, circuit, llama,
+    )  # fmt: skip
 
 
 def make_home(settings: Settings) -> None:

@@ -23,13 +23,20 @@ class Breaker:
         """Watch one call; raises TransientError at once while the circuit is open."""
         started = self._now_s()
         if started < self._open_until:
-            raise TransientError(f"The {self._what} did not answer a moment ago; it is asked again in a few seconds.")
+            raise TransientError(self._sentence())
         try:
             yield
         except TransientError:
             self._failed(self._now_s() - started)
             raise
         self._failures = 0
+
+    def reason(self) -> str:
+        """Return why calls are refused now, "" where they are not."""
+        return self._sentence() if self._now_s() < self._open_until else ""
+
+    def _sentence(self) -> str:
+        return f"The {self._what} did not answer a moment ago; it is asked again in a few seconds."
 
     def _failed(self, waited_s: float) -> None:
         if waited_s >= self._slow_s:
@@ -43,6 +50,10 @@ class Circuit:
     def __init__(self, model: ChatModel, now_s: Callable[[], float] = time.monotonic):
         self.name = model.name
         self._model, self._breaker = model, Breaker("chat model", now_s)
+
+    def reason(self) -> str:
+        """Return why the model is not asked now, "" where it is."""
+        return self._breaker.reason()
 
     def complete(self, request: ChatRequest) -> ChatAnswer:
         """Return the model's answer; raises TransientError at once while the circuit is open."""

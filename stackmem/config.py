@@ -120,6 +120,12 @@ class Settings(BaseSettings):
     tts_parallel: int = Field(1, ge=1, le=64, description="Texts that are synthesised at a time.")
     persona: str = Field("stackchan", description="A persona's name, or the path of its TOML file.")
     timezone: str = Field("Asia/Tokyo", description="Zone in which times are read and shown.")
+    log_format: Literal["text", "json"] = Field(
+        "text", description="`json`: one JSON object a line, with the ids of turn and session."
+    )
+    rate_per_minute: int = Field(
+        1200, ge=0, le=1_000_000, description="Requests a minute of one device's token, not from loopback; 0: any."
+    )
     host: str = Field("127.0.0.1", description="Address to listen on. `0.0.0.0`: the whole LAN.")
     port: int = Field(8765, ge=0, le=65535, description="Port to listen on.")
 

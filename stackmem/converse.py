@@ -15,9 +15,11 @@ from stackmem.clock import AHEAD
 from stackmem.database import live_transaction, lock_row
 from stackmem.exceptions import Conflict, InvalidInput
 from stackmem.ids import turn_uid
+from stackmem.logs import about
 from stackmem.looks import LOOK_AFTER, unlooked
+from stackmem.metering import NoMeter
 from stackmem.models import Owner, Session, ToolTrace, Turn, proxy
-from stackmem.ports import Clock, Hint, Queue, ToolCall
+from stackmem.ports import Clock, Hint, Meter, Queue, ToolCall
 from stackmem.prepared import Prepared, slots
 from stackmem.recall import ToolResult
 from stackmem.regenerating import make_way
@@ -76,6 +78,7 @@ class Conversation:
     clock: Clock
     queue: Queue
     turn_timeout_s: float
+    meter: Meter = NoMeter()
 
     def deadline(self) -> Deadline:
         """Return the deadline of a turn whose request arrives now."""
@@ -120,12 +123,13 @@ class Conversation:
         return turn
 
     def _answered(self, said: Said, turn: Turn, is_new: bool, speech: Speech, deadline: Deadline) -> Turn:
-        if not (is_new or _is_again(turn, said)):
-            turn = self._answered_elsewhere(turn, deadline)
-            if turn.state != "open":
-                return turn
-        thought = self.thinker.think(turn, deadline, speech, said.brought)
-        return self._store(turn, thought, said, deadline)
+        with about(turn.user, turn_id=turn.id, session_id=turn.session.name):
+            if not (is_new or _is_again(turn, said)):
+                turn = self._answered_elsewhere(turn, deadline)
+                if turn.state != "open":
+                    return turn
+            thought = self.thinker.think(turn, deadline, speech, said.brought)
+            return self._store(turn, thought, said, deadline)
 
     def begin(self, said: Said) -> tuple[Turn, bool]:
         """Store the user's words as an open turn; or find the turn stored under the same key (then it is not new).
@@ -170,6 +174,9 @@ class Conversation:
             return Turn.get_by_id(turn.id)
         for hint in hints:
             self.queue.put(hint)
+        self.meter.turn(turn.durations_ms, degraded=turn.degraded)
+        for call, _, spent_ms in thought.calls:
+            self.meter.tool(call.name, spent_ms)
         return turn
 
     def _write(self, turn: Turn, thought: Thought, *, again: bool) -> list[Hint] | None:

@@ -4,7 +4,7 @@ Adapters translate their SDK's errors into ``TransientError`` (may work later) a
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -264,4 +264,27 @@ class Queue(Protocol):
 
     def put(self, hint: Hint) -> None:
         """Hand over one hint; never raises and never waits more than milliseconds."""
+        ...
+
+
+# --- watching --------------------------------------------------------------------------------------------------------
+
+
+class Meter(Protocol):
+    """Takes what happened and how long it took. Labels are words of ours, never an owner's; nothing is ever raised."""
+
+    def turn(self, durations_ms: Mapping[str, float], *, degraded: bool) -> None:
+        """Take one answered turn: milliseconds by part, ``total`` among them; degraded: by a fallback line."""
+        ...
+
+    def tool(self, name: str, duration_ms: float) -> None:
+        """Take one tool call; a name the model made up counts as ``unknown``."""
+        ...
+
+    def model_call(self, purpose: Purpose, duration_ms: float, answer: ChatAnswer | None) -> None:
+        """Take one call of a model; ``answer`` is None where it failed."""
+        ...
+
+    def error(self, where: str, kind: str) -> None:
+        """Take one error: where (``http``, ``model``, ``task``, ``queue``), and the name of its type."""
         ...

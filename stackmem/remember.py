@@ -12,6 +12,7 @@ from stackmem.asking import ATTEMPTS, ask, delay
 from stackmem.clock import day_of_week, show_time
 from stackmem.database import Held, lease, transaction
 from stackmem.exceptions import BadAnswer, ContentRefused, PermanentError, TransientError
+from stackmem.logs import about
 from stackmem.looks import Look, carried, is_due, looked, new_window, next_look, turns_before, write_look
 from stackmem.models import Session, Turn
 from stackmem.persona import Persona, language_of, prompt_file, render
@@ -44,18 +45,24 @@ class Remembering:
             session = Session.get_or_none(Session.id == session_id)
             while held is not None and session is not None and is_due(session, self.clock.now()):
                 look = next_look(session)
-                try:
-                    segments = carried(look, session.open_topic) or self.ask(look)
-                except ContentRefused as exc:
-                    made += self._around_refused(look, exc, held)
-                except BadAnswer as exc:
-                    self._bad_answer(look, exc, held)
-                except (TransientError, PermanentError) as exc:
-                    self._model_down(look, exc)
-                else:
-                    made += self._store(look, segments, held)
+                spoken = [words for turn in look.turns for words in (turn.user, turn.reply)]
+                with about(*spoken, session_id=session.name):
+                    made += self._look(look, held)
                 session = Session.get_by_id(session_id)
         return made
+
+    def _look(self, look: Look, held: Held) -> int:
+        try:
+            segments = carried(look, look.session.open_topic) or self.ask(look)
+        except ContentRefused as exc:
+            return self._around_refused(look, exc, held)
+        except BadAnswer as exc:
+            self._bad_answer(look, exc, held)
+        except (TransientError, PermanentError) as exc:
+            self._model_down(look, exc)
+        else:
+            return self._store(look, segments, held)
+        return 0
 
     def ask(self, look: Look) -> list[Segment]:
         """Ask the model for the segments of a look. Raises BadAnswer, TransientError or PermanentError."""

@@ -5,10 +5,12 @@ import atexit
 from flask import Flask
 from werkzeug.routing import BaseConverter
 
+from stackmem.adapters.prometheus_meter import PrometheusMeter
 from stackmem.bootstrap import Runtime, build
 from stackmem.config import load_settings
 from stackmem.exceptions import Busy, SettingsError
-from web import access, admin, completions, health, memories, pages, problems, transfer, turns
+from stackmem.logs import set_up
+from web import access, admin, completions, health, memories, metrics, pages, problems, rates, transfer, turns
 from web.pages import login
 
 BODY_LIMIT = 1024 * 1024  # bytes of a JSON body; an import has its own limit
@@ -35,7 +37,9 @@ def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: s
     app.extensions["stackmem"] = runtime or _own_runtime()
     problems.register(app, completions.shaped(problems.problem))
     access.register(app, completions.shaped(login.refuse))
-    for module in (turns, memories, transfer, health, admin, completions):
+    rates.register(app)
+    metrics.register(app)
+    for module in (turns, memories, transfer, health, metrics, admin, completions):
         app.register_blueprint(module.blueprint)
     pages.register(app)
     return app
@@ -48,8 +52,11 @@ def _own_runtime() -> Runtime:
 
     try:
         settings = load_settings()
+        if settings.log_format == "json":
+            set_up(settings.log_format)
         check_broker()
-        runtime = build(settings, owns_index=True, queue=CeleryQueue())
+        meter = PrometheusMeter()
+        runtime = build(settings, owns_index=True, queue=CeleryQueue(meter), meter=meter)
     except (SettingsError, Busy) as exc:
         # `waitress-serve` and `gunicorn` shall say one line, not a stack trace.
         raise SystemExit(f"Error: {exc}") from None

@@ -13,6 +13,7 @@ from stackmem.bootstrap import embedder_of, make_home
 from stackmem.config import Settings, load_settings
 from stackmem.database import open_database
 from stackmem.exceptions import SettingsError
+from stackmem.logs import set_up
 from stackmem.ports import Embedder
 from web.banner import local_url
 from web.listening import bind, bound_to, cannot_listen, require_a_device, stop_on_signals
@@ -41,7 +42,7 @@ def _serve(settings: Settings, insecure: bool) -> None:
     from web.embeddings import Serving, create_app
     from web.serving import make_server
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up(settings.log_format)
     if settings.embedder == "openai":
         raise SettingsError("STACKMEM_EMBEDDER is wrong: embed-server serves a model of its own; choose another one.")
     with bind(settings) as listening:

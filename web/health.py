@@ -3,9 +3,13 @@
 from typing import Any
 
 from flask import Blueprint
+from peewee import DatabaseError, InterfaceError
 
 from stackmem import __version__
+from stackmem.models import Session
+from stackmem.witness import absent
 from web.access import runtime
+from web.metrics import broker
 
 blueprint = Blueprint("health", __name__)
 
@@ -18,13 +22,30 @@ def healthz() -> dict[str, Any]:
 
 @blueprint.get("/readyz")
 def readyz() -> tuple[dict[str, Any], int]:
-    """Answer 200 when the index is open (the database is: this request used it), with what is not as it could be."""
+    """Answer 200 when the database is migrated and the index is open, with what is not as it could be.
+
+    Only those two make it 503; no model is called.
+    """
     now = runtime()
+    try:
+        delayed = Session.select().where(Session.delays > 0).count()
+        missing = [] if now.settings.broker_url.startswith("memory") else absent(now.clock.now())
+    except (DatabaseError, InterfaceError):
+        return {"ready": False, "reasons": ["The database does not answer, or is not migrated."]}, 503
     ready = now.index.current is not None
     reasons = [] if ready else ["The memory index is being rebuilt."]
     if now.chat.name == "offline":
         reasons.append("No chat model is set: the offline rules answer.")
     reasons += now.reasons()
+    if delayed:
+        reasons.append("The memory model did not answer: what was said is kept, and remembered later.")
+    if broker().answers is False:
+        reasons.append("The broker does not answer (STACKMEM_BROKER_URL): nothing is lost, memories come later.")
+    elif missing:
+        reasons.append(
+            f"No worker has been seen on {' and '.join(missing)}: start `celery -A workers worker -Q "
+            f"{','.join(missing)}` and one `celery -A workers beat`."
+        )
     return {"ready": ready, "reasons": reasons}, 200 if ready else 503
 
 

@@ -9,7 +9,7 @@ from stackmem.exceptions import BadParameter
 from stackmem.text import clean
 from web.problems import handle_errors
 
-_KINDS = {401: "authentication_error", 404: "not_found_error"}
+_KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 def error_body(status: int, message: str, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:

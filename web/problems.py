@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, request
 from peewee import DatabaseError, InterfaceError
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, TooManyRequests
 
 from stackmem.exceptions import StackmemError
 from stackmem.text import clean
@@ -55,6 +55,8 @@ def handle_errors(part: Flask | Blueprint, answer: Callable[..., Any]) -> None:
         status = error.code or 500
         allowed = getattr(error, "valid_methods", None)
         headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
+        if isinstance(error, TooManyRequests) and error.retry_after is not None:
+            headers["Retry-After"] = str(error.retry_after)
         sentence = SENTENCES.get(status, error.description or "The request could not be served.")
         return answer(status, sentence, **headers)
 

@@ -1,7 +1,6 @@
 """``stackmem up``: web, workers and beat in one process, with no other service."""
 
 import json
-import logging
 import os
 import secrets
 import socket
@@ -10,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from stackmem.adapters.prometheus_meter import PrometheusMeter
 from stackmem.bootstrap import Runtime, build
 from stackmem.cli.common import SERVER_FILE
 from stackmem.config import Settings, load_settings, unknown_settings
 from stackmem.exceptions import Busy
+from stackmem.logs import set_up
 from web.banner import Bound, banner, local_url
 from web.listening import bind, bound_to, cannot_listen, require_a_device, stop_on_signals
 
@@ -37,7 +38,7 @@ def up(host: str | None, port: int | None, insecure: bool) -> None:
 
 
 def _up(settings: Settings, insecure: bool) -> None:
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up(settings.log_format)
     for sentence in unknown_settings():
         click.echo(f"Note: {sentence}", err=True)
     listening = bind(settings)
@@ -56,12 +57,13 @@ def _build(settings: Settings) -> Runtime:
     from workers.app import CeleryQueue, check_broker, use_runtime
 
     check_broker()
-    queue = CeleryQueue()
+    meter = PrometheusMeter()
+    queue = CeleryQueue(meter)
     try:
-        runtime = build(settings, owns_index=True, queue=queue, lock_wait_s=0)
+        runtime = build(settings, owns_index=True, queue=queue, meter=meter, lock_wait_s=0)
     except Busy:
         click.echo(f"Another stackmem uses this folder; waiting up to {LOCK_WAIT} s for it to end …", err=True)
-        runtime = build(settings, owns_index=True, queue=queue, lock_wait_s=LOCK_WAIT)
+        runtime = build(settings, owns_index=True, queue=queue, meter=meter, lock_wait_s=LOCK_WAIT)
     use_runtime(runtime)
     return runtime
 

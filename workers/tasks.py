@@ -7,6 +7,7 @@ from peewee import DatabaseError, InterfaceError
 
 from evals.live import LiveScoring
 from stackmem.exceptions import StackmemError, TransientError
+from stackmem.witness import seen
 from workers.app import runtime
 
 log = logging.getLogger(__name__)
@@ -28,11 +29,13 @@ class DatabaseTask(Task):
             with runtime().database.connection_context():
                 return super().__call__(*args, **kwargs)
         except (TransientError, DatabaseError, InterfaceError) as exc:
+            runtime().meter.error("task", type(exc).__name__)
             tries = self.request.retries
             log.warning("%s%s did not work (try %d): %s", self.name, list(args), tries + 1, exc)
             if tries < self.max_retries:
                 raise self.retry(countdown=2**tries, exc=exc) from None
         except StackmemError as exc:
+            runtime().meter.error("task", type(exc).__name__)
             log.warning("%s%s did not work: %s", self.name, list(args), exc)
         return None
 
@@ -70,10 +73,12 @@ def check_index() -> None:
 @shared_task(base=DatabaseTask, name="workers.sweep")
 def sweep() -> None:
     """Find and enqueue what is waiting."""
+    seen("live", runtime().clock.now())
     runtime().work.sweep()
 
 
 @shared_task(base=DatabaseTask, name="workers.score")
 def score() -> None:
     """Judge live turns, and write the windows that have become full."""
+    seen("batch", runtime().clock.now())
     LiveScoring.over(runtime()).run()
