@@ -52,7 +52,7 @@ class Prepared:
     """A query whose SQL is written at its first use, and again for another length of a list or another database.
 
     ``build`` takes a slot for each value and returns the query; those named in ``lists`` are lists, of values and of
-    slots, to be used with ``in_``.
+    slots, to be used with ``in_``: texts or integers, which are handed on as they are.
     """
 
     def __init__(self, build: Callable[..., Any], lists: Sequence[str] = ()):
@@ -112,7 +112,7 @@ class _Statement:
             elif value.place is None:
                 filled.append(value.convert(values[value.name]))
             else:
-                filled += map(value.convert, values[value.name])
+                filled += values[value.name]
         return filled
 
     def read(self, rows: Sequence[Any]) -> list[Any]:

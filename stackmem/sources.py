@@ -30,14 +30,17 @@ _TURN_IDS = Prepared(
     ),
     lists=["ids"],
 )
-_WORDS = Prepared(
-    lambda ids: (
-        MemorySource.select(MemorySource.memory, Turn.id, Turn.at, Turn.user, Turn.reply)
-        .join(Turn)
-        .where(MemorySource.memory.in_(ids))
-        .order_by(Turn.id)
-    ),
-    lists=["ids"],
+_WORDS, _SPOKEN = (
+    Prepared(
+        lambda ids, columns=columns: (
+            MemorySource.select(MemorySource.memory, *columns)
+            .join(Turn)
+            .where(MemorySource.memory.in_(ids))
+            .order_by(Turn.id)
+        ),
+        lists=["ids"],
+    )
+    for columns in ((Turn.user, Turn.reply), (Turn.id, Turn.at, Turn.user, Turn.reply))
 )
 
 
@@ -91,16 +94,16 @@ def source_turns(memory_ids: Sequence[str]) -> dict[str, list[Turn]]:
 
 def words_of(memory_ids: Sequence[str]) -> dict[str, str]:
     """Return the source words of each memory as one text."""
-    spoken = _spoken(memory_ids)
-    return {
-        memory_id: "\n".join([f"{turn.user}\n{turn.reply}" for turn in turns]) for memory_id, turns in spoken.items()
-    }
+    found: dict[str, list[str]] = {memory_id: [] for memory_id in memory_ids}
+    for memory_id, user, reply in _WORDS.rows(ids=memory_ids):
+        found[memory_id] += user, reply
+    return {memory_id: "\n".join(texts) for memory_id, texts in found.items()}
 
 
 def _spoken(memory_ids: Sequence[str]) -> dict[str, list[Any]]:
     """Return of the source turns of each memory, oldest first, what was said and when."""
     found: dict[str, list[Any]] = {memory_id: [] for memory_id in memory_ids}
-    for row in _WORDS.rows(ids=memory_ids):
+    for row in _SPOKEN.rows(ids=memory_ids):
         found[row.memory_id].append(row)
     return found
 
