@@ -97,7 +97,9 @@ def run(ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, **given: 
         ctx.exit(1)
     for score, limit in (("false_trigger_rate", given["max_false_trigger"]), ("miss_rate", given["max_miss"])):
         value = shown["scores"][score]["value"]
-        if limit is not None and value is not None and value > limit:
+        if limit is not None and value is None:
+            click.echo(f"{report.TITLES[score]}: no turn counts for it, so its limit says nothing.", err=True)
+        elif limit is not None and value > limit:
             click.echo(f"{report.TITLES[score]}: {value:.3f} is above {limit}.", err=True)
             ctx.exit(CROSSED)
 
@@ -135,6 +137,8 @@ def compare_(a: Path, b: Path, as_json: bool) -> None:
         print_json(comparison_shape(found))
         return
     click.echo(f"{found.paired} turns in both runs, {found.left_out} left out.")
+    if found.note:
+        click.echo(found.note)
     rows = [("score", "A", "B", "p", "")]
     for one in found.differences:
         p = "" if one.p is None else f"{one.p:.3f}"
@@ -188,7 +192,7 @@ def comparison_shape(found: Comparison) -> dict[str, Any]:
         }
         for one in found.differences
     }
-    return {"paired": found.paired, "left_out": found.left_out, "scores": scores}
+    return {"paired": found.paired, "left_out": found.left_out, "note": found.note, "scores": scores}
 
 
 def load(paths: Sequence[Path], settings: Settings) -> list[File]:

@@ -53,6 +53,7 @@ class Comparison:
     differences: Sequence[Difference]
     paired: int
     left_out: int
+    note: str = ""  # why a difference may not be the model's
 
 
 def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparison:
@@ -67,7 +68,14 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparison:
     for number, p in zip(tested, adjusted, strict=True):
         one = raw[number]
         raw[number] = Difference(one.score, one.a, one.b, p, one.changes)
-    return Comparison(raw, len(pairs), len(left.keys() | right.keys()) - len(pairs))
+    return Comparison(raw, len(pairs), len(left.keys() | right.keys()) - len(pairs), _note(a, b))
+
+
+def _note(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    one, other = a.get("mode"), b.get("mode")
+    if one == other:
+        return ""
+    return f"A ran {one}, B {other}: the talk before a turn was not the same in both."
 
 
 def has_common_turns(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

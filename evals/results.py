@@ -18,7 +18,7 @@ from evals.scoring import SCORES, TURN_SCORES, all_scores, as_score, rate
 from stackmem import __version__
 from stackmem.config import Settings
 from stackmem.exceptions import Busy, StackmemError
-from stackmem.persona import load_persona, prompt_version
+from stackmem.persona import load_persona, prompt_version, prompts_of
 
 RUN_FILE, RESULTS_FILE, LOCK_FILE = "run.json", "results.json", "LOCK"
 SCENARIOS = "scenarios"
@@ -37,15 +37,14 @@ class About:
     embedder: str
     persona: str
     prompts: str
+    settings: str  # a short hash of what else is set: requests' extra bodies, the embedder's model, width, precision
 
 
 def about(settings: Settings, mode: str, judge: str | None) -> About:
     """Return what a run with these settings is."""
-    language = load_persona(settings.persona).language
-    files = (f"turn.{language}.md", f"tools.{language}.json", f"form_{settings.tool_mode}.{language}.md")
-    known = [prompt_version(name) for name in files if settings.tool_mode != "auto" or not name.startswith("form_")]
+    turn = prompts_of(load_persona(settings.persona), settings.tool_mode)
     remember = [prompt_version(f"remember.{name}.md") for name in ("ja", "en")]
-    digest = hashlib.sha256(" ".join([*known, *remember]).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(" ".join([turn, *remember]).encode()).hexdigest()[:8]
     return About(
         version=__version__,
         mode=mode,
@@ -56,7 +55,20 @@ def about(settings: Settings, mode: str, judge: str | None) -> About:
         embedder=settings.embedder,
         persona=settings.persona,
         prompts=digest,
+        settings=_settings(settings),
     )
+
+
+def _settings(settings: Settings) -> str:
+    """Return a short hash of the settings that change figures and have no name of their own in ``About``."""
+    chosen = settings.model_dump(
+        mode="json",
+        include={
+            "chat_extra_body", "memory_extra_body", "judge_extra_body", "embedding_model", "embedding_dim",
+            "embedding_query_format", "qwen3_precision",
+        },
+    )  # fmt: skip
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from stackmem.logs import about
 from stackmem.looks import LOOK_AFTER, unlooked
 from stackmem.metering import NoMeter
 from stackmem.models import Owner, Session, ToolTrace, Turn, proxy
+from stackmem.persona import prompts_of
 from stackmem.ports import Clock, Hint, Meter, Queue, ToolCall
 from stackmem.prepared import Prepared, slots
 from stackmem.recall import ToolResult
@@ -33,8 +34,8 @@ _OPENED = (
     Turn.uid, Turn.session, Turn.ordinal, Turn.owner, Turn.at, Turn.received_at, Turn.user, Turn.state, Turn.key,
 )  # fmt: skip
 _ANSWERED = (
-    Turn.reply, Turn.emotion, Turn.action, Turn.degraded, Turn.model, Turn.state, Turn.searched, Turn.memory_ids,
-    Turn.model_calls, Turn.tokens, Turn.durations_ms, Turn.withheld,
+    Turn.reply, Turn.emotion, Turn.action, Turn.degraded, Turn.model, Turn.prompts, Turn.state, Turn.searched,
+    Turn.memory_ids, Turn.model_calls, Turn.tokens, Turn.durations_ms, Turn.withheld,
 )  # fmt: skip
 _TRACED = (
     ToolTrace.turn, ToolTrace.ordinal, ToolTrace.tool, ToolTrace.arguments, ToolTrace.hits, ToolTrace.relaxed,
@@ -163,6 +164,7 @@ class Conversation:
         turn.emotion = _known(raw.emotion if raw else "", persona.emotions, "neutral")
         turn.action = _known(raw.action if raw else "", persona.actions, "none")
         turn.degraded, turn.model = not (reply or is_asking), self.thinker.chat.name
+        turn.prompts = prompts_of(persona, self.thinker.tool_use.mode)
         turn.searched = any(call.name == "search_memory" for call, _, _ in thought.calls)
         turn.memory_ids = _returned_ids(thought)
         turn.model_calls = thought.model_calls

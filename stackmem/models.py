@@ -81,6 +81,7 @@ class Turn(Row):
     state = TextField()
     key = TextField(null=True, unique=True)  # owner, device and the client's key: a retry finds the stored answer
     model = TextField(null=True)
+    prompts = TextField(null=True)  # a short hash of prompts and persona it was answered with
     degraded = BooleanField(default=False)
     imported = BooleanField(default=False)
     searched = BooleanField(default=False)

@@ -72,6 +72,14 @@ def prompt_version(name: str) -> str:
     return hashlib.sha256(prompt_file(name).encode()).hexdigest()[:8]
 
 
+def prompts_of(persona: Persona, mode: str) -> str:
+    """Return a short hash of all that a live turn is told beside the talk: it changes with a prompt or the persona."""
+    forms = () if mode == "auto" else (f"form_{mode}.{persona.language}.md",)
+    files = (f"turn.{persona.language}.md", f"tools.{persona.language}.json", *forms)
+    known = [*map(prompt_version, files), persona.model_dump_json()]
+    return hashlib.sha256(" ".join(known).encode()).hexdigest()[:8]
+
+
 @cache
 def tools(language: Language) -> list[dict[str, Any]]:
     """Return the two tools offered to the model, in the shape of OpenAI's chat completions."""

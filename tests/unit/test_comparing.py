@@ -66,3 +66,9 @@ def test_only_turns_that_are_the_same_in_both_are_compared() -> None:
     assert (change.index, change.better) == (1, False)
     with pytest.raises(StackmemError, match="no turn in common"):
         compare(answers(True), {"scenarios": []})
+
+
+def test_it_says_when_the_talk_before_the_turns_was_not_the_same() -> None:
+    a, b = answers(True) | {"mode": "forced"}, answers(True) | {"mode": "free"}
+    assert compare(a, b).note == "A ran forced, B free: the talk before a turn was not the same in both."
+    assert compare(a, a).note == ""

@@ -35,7 +35,7 @@ def client(runtime: Runtime) -> FlaskClient:
     return create_app(runtime).test_client()
 
 
-def judged(runtime: Runtime, count: int, model: str = "qwen") -> list[int]:
+def judged(runtime: Runtime, count: int, model: str = "qwen", prompts: str | None = None) -> list[int]:
     """Insert judged turns: every second one searched in vain, every third missed a memory."""
     with runtime.database.connection_context():
         now = runtime.clock.now()
@@ -48,7 +48,8 @@ def judged(runtime: Runtime, count: int, model: str = "qwen") -> list[int]:
         for number in range(first, first + count):
             turn = Turn.create(
                 uid=f"u{number}", session=session, ordinal=number, owner="home", at=now, received_at=now,
-                user=f"話{number}", reply="うん", state="kept", model=model, searched=number % 2 == 1,
+                user=f"話{number}", reply="うん", state="kept", model=model, prompts=prompts,
+                searched=number % 2 == 1,
             )  # fmt: skip
             missed = number % 3 == 2
             Label.create(
@@ -84,6 +85,14 @@ def test_rates_stand_with_their_counts_their_judge_and_the_table_behind_the_char
         assert words in shown
     assert shown.count("<svg class=") == 4
     assert shown.count('class="change"') == 2, "the model changed once, in two charts"
+
+
+def test_the_charts_show_where_the_prompts_changed(client: FlaskClient, runtime: Runtime) -> None:
+    judged(runtime, 10, prompts="aaaa0000")
+    judged(runtime, 10, prompts="bbbb1111")
+    shown = page(client, "/scores")
+    assert "qwen · bbbb1111" in shown
+    assert shown.count('class="change"') == 2, "once, in two charts"
 
 
 def test_turns_that_went_wrong_are_listed_with_the_reason(client: FlaskClient, runtime: Runtime) -> None:

@@ -13,6 +13,7 @@ from stackmem.persona import (
     load_persona,
     prompt_file,
     prompt_version,
+    prompts_of,
     render,
     tools,
     turn_prompt,
@@ -50,6 +51,17 @@ def test_the_turns_prompt_holds_the_persona_its_ids_and_the_time(mode: str, lang
         assert part in text
     for identifier in persona.emotions + persona.actions:
         assert identifier in text
+
+
+def test_the_hash_of_what_a_turn_is_told_changes_with_persona_language_and_form() -> None:
+    persona = load_persona("stackchan")
+    others = [
+        prompts_of(persona.model_copy(update={"tone": "静か"}), "native"),
+        prompts_of(persona.model_copy(update={"language": "en"}), "native"),
+        prompts_of(persona, "json"),
+    ]
+    assert len({prompts_of(persona, "native"), *others}) == 4
+    assert prompts_of(persona, "native") == prompts_of(load_persona("stackchan"), "native")
 
 
 def test_a_placeholder_without_value_is_an_error() -> None:

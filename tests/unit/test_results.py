@@ -13,6 +13,7 @@ from stackmem.exceptions import StackmemError
 ABOUT = {
     "version": "0", "mode": "free", "model": "m", "memory_model": "m", "judge_model": None,
     "tool_mode": "native", "embedder": "use", "persona": "p", "prompts": "x",
+    "settings": "y",
 }  # fmt: skip
 
 

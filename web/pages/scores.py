@@ -57,7 +57,8 @@ def _series(judge: str, version: str, size: int) -> dict[str, Any]:
     )
     windows = list(rows.order_by(Score.ordinal.desc()).limit(WINDOWS))[::-1]
     ids = [window.last_turn for window in windows]
-    models = {row.id: row.model or "" for row in Turn.select(Turn.id, Turn.model).where(Turn.id.in_(ids))}
+    rows = Turn.select(Turn.id, Turn.model, Turn.prompts).where(Turn.id.in_(ids))
+    models = {row.id: " · ".join(part for part in (row.model, row.prompts) if part) for row in rows}
     answered = [models.get(window.last_turn, "") for window in windows]
     tallies = [Tally.of_score(window).as_json() for window in windows]
     return {
