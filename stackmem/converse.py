@@ -32,6 +32,7 @@ POLL = 0.1  # seconds between looks at a turn that another request is answering
 
 _OPENED = (
     Turn.uid, Turn.session, Turn.ordinal, Turn.owner, Turn.at, Turn.received_at, Turn.user, Turn.state, Turn.key,
+    Turn.durations_ms,
 )  # fmt: skip
 _ANSWERED = (
     Turn.reply, Turn.emotion, Turn.action, Turn.degraded, Turn.model, Turn.prompts, Turn.state, Turn.searched,
@@ -111,7 +112,7 @@ class Conversation:
         """
         if not is_new:
             turn = self._answered_elsewhere(turn, Deadline(self.turn_timeout_s + POLL))
-        said = Said(turn.owner, turn.user)
+        said = Said(turn.owner, turn.user, took_ms=turn.durations_ms)
         return self._finished(said, turn, turn.state == "open", on_sentence, self.deadline())
 
     def _finished(
@@ -210,7 +211,7 @@ def _opened(said: Said, words: str, key: str | None, now: datetime) -> tuple[Tur
     columns = {
         "uid": turn_uid(said.owner, session.name, session.seq, ordinal, words), "session": session,
         "ordinal": ordinal, "owner": said.owner, "at": said.at or now, "received_at": now, "user": words,
-        "state": "open", "key": key,
+        "state": "open", "key": key, "durations_ms": _rounded(said.took_ms),
     }  # fmt: skip
     try:
         with proxy.atomic():
@@ -291,6 +292,10 @@ def _durations(thought: Thought, said: Said, deadline: Deadline) -> dict[str, fl
         "search": sum(result.search_ms for _, result, _ in thought.calls),
         "total": deadline.spent_ms(),
     }
+    return _rounded(spent)
+
+
+def _rounded(spent: Mapping[str, float]) -> dict[str, float]:
     return {name: round(ms, 3) for name, ms in spent.items()}
 
 

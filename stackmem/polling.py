@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from peewee import DatabaseError, InterfaceError
 
+from stackmem.aloud import Aloud
 from stackmem.converse import Conversation, Said
 from stackmem.exceptions import Conflict, NotFound, StackmemError
 from stackmem.models import Turn, TurnJob, proxy
@@ -38,7 +39,7 @@ class _Running:
 class Polling:
     """Turns that are answered in threads of this process."""
 
-    conversation: Conversation
+    conversation: Conversation | Aloud
     clock: Clock
     _running: _Running = field(default_factory=_Running)
 

@@ -35,6 +35,24 @@ def job_line(job: TurnJob, turn: Turn | None) -> dict[str, Any]:
     return line | (turn_answer(turn) if turn else {})
 
 
+def silence(session_id: str | None) -> dict[str, Any]:
+    """What the robot gets where nothing was said: the same fields, and there is no turn."""
+    return {
+        "turn_id": None,
+        "session_id": session_id,
+        "text": "",
+        "reply": "",
+        "emotion": "neutral",
+        "action": "none",
+        "audio_url": None,
+        "searched": False,
+        "memory_ids": [],
+        "degraded": False,
+        "model": None,
+        "silence": True,
+    }
+
+
 def turn_with_trace(turn: Turn, zone: tzinfo) -> dict[str, Any]:
     """A turn with everything that is known of how its reply came about."""
     calls = ToolTrace.select().where(ToolTrace.turn == turn).order_by(ToolTrace.ordinal)

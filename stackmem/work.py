@@ -20,6 +20,7 @@ from stackmem.forgetting import purge_due
 from stackmem.index_handle import IndexHandle
 from stackmem.indexing import Progress, index_owner
 from stackmem.jobs import check_job, is_check_due, progress_of
+from stackmem.kept_speech import KeptSpeech
 from stackmem.looks import is_due
 from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
 from stackmem.persona import Persona
@@ -46,6 +47,7 @@ class Work:
     clock: Clock
     queue: Queue
     turn_timeout_s: float
+    speech: KeptSpeech | None = None
 
     def run(self, hint: Hint) -> None:
         """Do one piece of work; nothing happens where there is nothing left to do."""
@@ -179,6 +181,8 @@ class Work:
         now = self.clock.now()
         purge_due(now)
         drop_old(now)
+        if self.speech:
+            self.speech.prune(now)
         give_up_open_turns(now, timedelta(seconds=2 * self.turn_timeout_s), self.persona.fallback_line)
         sessions.end_idle(now)
         hints = list(self.waiting(now, now - STALE))

@@ -10,7 +10,7 @@ from stackmem.bootstrap import Runtime, build
 from stackmem.config import load_settings
 from stackmem.exceptions import Busy, SettingsError
 from stackmem.logs import set_up
-from web import access, admin, completions, health, memories, metrics, pages, problems, rates, transfer, turns
+from web import access, admin, completions, health, memories, metrics, pages, problems, rates, speech, transfer, turns
 from web.pages import login
 
 BODY_LIMIT = 1024 * 1024  # bytes of a JSON body; an import has its own limit
@@ -39,7 +39,7 @@ def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: s
     access.register(app, completions.shaped(login.refuse))
     rates.register(app)
     metrics.register(app)
-    for module in (turns, memories, transfer, health, metrics, admin, completions):
+    for module in (turns, speech, memories, transfer, health, metrics, admin, completions):
         app.register_blueprint(module.blueprint)
     pages.register(app)
     return app
@@ -65,8 +65,7 @@ def _own_runtime() -> Runtime:
     # An embedded index is this process's own, so its queue is consumed here; memory:// reaches no other process at all.
     embedded = Embedded(queues=("live", "index", "batch") if alone else ("index",), beat=alone)
     embedded.start()
-    if runtime.llama:
-        runtime.llama.begin()
+    runtime.warm_up()
     with runtime.database.connection_context():
         runtime.start()
 

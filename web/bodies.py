@@ -17,9 +17,7 @@ CUT_OFF = "The body ends in the middle of a text: Content-Length must be its num
 def json_object() -> dict[str, Any]:
     """Return the body as a JSON object. Raises InvalidInput, or 415 for another content type."""
     if request.mimetype.startswith("audio/"):
-        raise UnsupportedMediaType(
-            "Speech is not built in yet: send the words as JSON, Content-Type: application/json."
-        )
+        raise UnsupportedMediaType("Sound is not taken here: send JSON, Content-Type: application/json.")
     data = request.get_data()
     if not data.strip():
         raise InvalidInput("The body is empty: send a JSON object.")

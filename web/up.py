@@ -81,8 +81,7 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
         raise cannot_listen(settings, exc) from exc
     embedded = Embedded()
     embedded.start()
-    if runtime.llama:
-        runtime.llama.begin()
+    runtime.warm_up()
     with runtime.database.connection_context():
         runtime.start()
     server_file = _announce(settings, bound, key)

@@ -212,9 +212,10 @@ def test_json_may_be_named_in_several_ways(server: RunningServer, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["audio/wav", "audio/L16;rate=16000;channels=1", "audio/x-wav"])
-def test_speech_is_told_that_it_is_not_built_in_yet(server: RunningServer, kind: str) -> None:
-    check_problem(turns(server, b"RIFF" + b"\0" * 961_024, kind, x_session_id="cores3"), 415, "Speech is not built in")
-    check_problem(turns(server, b"", kind), 415, "Speech is not built in")
+def test_sound_is_told_what_to_set(server: RunningServer, kind: str) -> None:
+    check_problem(turns(server, b"RIFF" + b"\0" * 961_024, kind, x_session_id="cores3"), 501, "STACKMEM_ASR_BASE_URL")
+    check_problem(turns(server, b"", kind), 400, "empty")
+    check_problem(send(server.url, "PATCH", "/v1/memories/x", b"RIFF", content_type=kind), 415, "JSON")
 
 
 # --- time ------------------------------------------------------------------------------------------------------------
