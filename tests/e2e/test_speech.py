@@ -223,7 +223,7 @@ def test_a_model_that_is_down_is_apologised_for_aloud_from_what_is_kept(server: 
 
 
 def test_speech_goes_with_the_words_it_says(server: RunningServer, now: Services) -> None:
-    turn = server.say("内緒だけど、秘密の基地は裏山にあるんだ", "secret")
+    turn = server.say("うちの犬の名前はポチっていうの", "secret")
     heard(server, turn["audio_url"])
 
     def kept() -> list[Path]:
@@ -231,8 +231,8 @@ def test_speech_goes_with_the_words_it_says(server: RunningServer, now: Services
 
     until(kept, "the sound is kept")
     server.post("/v1/sessions/secret/close")
-    server.settle()
-    (memory,) = server.get(f"/v1/memories?q={quote('秘密の基地')}&limit=1")[1]["memories"]
+    search = f"/v1/memories?q={quote('犬の名前')}&limit=1"
+    (memory,) = until(lambda: server.get(search)[1]["memories"], "it is remembered", 30)
     assert request("DELETE", f"{server.url}/v1/memories/{memory['memory_id']}?turns=1&now=1")[0] == 200
     until(lambda: not kept(), "the sound of what is forgotten is deleted")
     check_problem(send(server.url, "GET", turn["audio_url"]), 404, "no words")
