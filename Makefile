@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 CHECKS_INSTALLED := $(VENV)/.installed-checks
 # For `run`: options of `stackmem up`. For `test`: options of pytest (then on one core and without coverage).
 ARGS ?=
-# What the checks install beside stackmem. CI adds local, e5 and qwen3, whose torch alone is 200 MB to several GB.
+# What the checks install beside stackmem. CI adds local, e5, clients and qwen3, whose torch alone is 200 MB to several GB.
 EXTRAS ?= test,postgres,redis
 # For `bench`: the one to run.
 NAME ?=
