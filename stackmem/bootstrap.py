@@ -26,7 +26,7 @@ from stackmem.exceptions import PermanentError, SettingsError, StackmemError, Tr
 from stackmem.index_handle import IndexHandle
 from stackmem.kept_speech import KeptSpeech
 from stackmem.metering import MeteredChat, NoMeter
-from stackmem.persona import Persona, load_persona
+from stackmem.persona import Persona, PersonaFile
 from stackmem.polling import Polling
 from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Meter, Queue, Speaker, Transcriber
 from stackmem.recall import Recall
@@ -54,7 +54,7 @@ class Runtime:
     settings: Settings
     database: Any
     clock: Clock
-    persona: Persona
+    who: PersonaFile
     chat: ChatModel
     index: IndexHandle
     recall: Recall
@@ -72,10 +72,15 @@ class Runtime:
         self.work.start()
         self.polling.resume()
 
+    @property
+    def persona(self) -> Persona:
+        """Who the robot is now."""
+        return self.who.current()
+
     def reasons(self) -> list[str]:
         """Return what is not as it could be, one sentence each."""
         chat = [self.llama.reason() if self.llama else "", self.circuit.reason() if self.circuit else ""]
-        return [*filter(None, chat), *self.index.reasons(), *self.aloud.reasons()]
+        return [*filter(None, [*chat, self.who.reason()]), *self.index.reasons(), *self.aloud.reasons()]
 
     def warm_up(self) -> None:
         """Begin what makes the first turn quicker, in threads: for a process that talks."""
@@ -103,7 +108,7 @@ def build(
     make_home(settings)
     clock = SystemClock() if clock is None else clock
     queue = NoQueue() if queue is None else queue
-    persona = load_persona(settings.persona)
+    who = PersonaFile(settings.persona)
     llama = llama_server(settings)
     if llama and not owns_index:
         raise SettingsError(
@@ -124,20 +129,19 @@ def build(
     meter = NoMeter() if meter is None else meter
     circuit = Circuit(chat)
     tool_use = ToolUse("native" if settings.chat_is_offline else settings.tool_mode)
-    thinker = Thinker(
-        circuit, recall, persona, settings.zone, settings.chat_timeout_s, settings.prompt_tokens, tool_use
-    )
+    thinker = Thinker(circuit, recall, who, settings.zone, settings.chat_timeout_s, settings.prompt_tokens, tool_use)
     conversation = Conversation(thinker, clock, queue, settings.turn_timeout_s, meter)
-    remembering = Remembering(memory_chat, persona, clock, queue, settings.zone, settings.memory_timeout_s)
+    remembering = Remembering(memory_chat, who, clock, queue, settings.zone, settings.memory_timeout_s)
     comparing = Comparing(memory_chat, clock, queue, settings.zone, settings.memory_timeout_s)
     speaker = speaker_of(settings)
     kept = KeptSpeech(settings.home / "speech", speaker.voice if speaker else "")
-    work = Work(remembering, comparing, index, persona, clock, queue, settings.turn_timeout_s, kept)
+    work = Work(remembering, comparing, index, who, clock, queue, settings.turn_timeout_s, kept)
+    persona = who.current()
     lines = [*persona.fallback, *APOLOGIES[persona.language].values()]
     voice = Voice(speaker, kept, settings.tts_timeout_s, lines) if speaker else None
     aloud = Aloud(conversation, transcriber_of(settings), voice, settings.asr_timeout_s)
     return Runtime(
-        settings, database, clock, persona, chat, index, recall, conversation, aloud, work, judge,
+        settings, database, clock, who, chat, index, recall, conversation, aloud, work, judge,
         Polling(aloud, clock), meter, circuit, llama,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from peewee import IntegrityError
 
-from stackmem import sessions
+from stackmem import body, sessions
 from stackmem.brought import Brought
 from stackmem.clock import AHEAD
 from stackmem.database import live_transaction, lock_row
@@ -162,8 +162,8 @@ class Conversation:
         reply = thought.speech.stored(clean(raw.reply).strip() if raw else "")
         is_asking = bool(said.brought and said.brought.calls)  # the client is to run its tools first
         turn.reply = turn.reply if is_asking else reply or persona.fallback_line(turn.id)
-        turn.emotion = _known(raw.emotion if raw else "", persona.emotions, "neutral")
-        turn.action = _known(raw.action if raw else "", persona.actions, "none")
+        turn.emotion = body.emotion_id(raw.emotion if raw else "", persona.emotions)
+        turn.action = body.action_id(raw.action if raw else "", persona.actions)
         turn.degraded, turn.model = not (reply or is_asking), self.thinker.chat.name
         turn.prompts = prompts_of(persona, self.thinker.tool_use.mode)
         turn.searched = any(call.name == "search_memory" for call, _, _ in thought.calls)
@@ -271,10 +271,6 @@ def _key(said: Said) -> str | None:
         raise InvalidInput("An Idempotency-Key has at most 200 characters.")
     # Two robots of one owner may count from 1 alike.
     return hashlib.sha256("\0".join((said.owner, said.device or "", clean(said.key))).encode()).hexdigest()
-
-
-def _known(given: str, ids: list[str], default: str) -> str:
-    return given if given in ids else default
 
 
 def _returned_ids(thought: Thought) -> list[str]:

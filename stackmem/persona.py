@@ -2,20 +2,28 @@
 
 import hashlib
 import json
+import logging
 import re
+import threading
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from stackmem.exceptions import SettingsError
 
+log = logging.getLogger(__name__)
+
 Language = Literal["ja", "en"]
+ID_LIMIT = 40  # characters of an emotion's or action's id
+REST = {"emotions": "neutral", "actions": "none"}  # the id that any unknown one becomes
 _JAPANESE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f]")
 
 
@@ -33,19 +41,86 @@ class Persona(BaseModel):
     actions: list[str] = ["none"]
     fallback: list[str] = Field(min_length=1)
 
+    @field_validator("emotions", "actions")
+    @classmethod
+    def _ids(cls, given: list[str], about: ValidationInfo) -> list[str]:
+        """Keep each id once; ``neutral`` and ``none`` are always among them, since unknown ones become that."""
+        if any(not each.strip() or len(each) > ID_LIMIT or not each.isprintable() for each in given):
+            raise ValueError(f"an id has 1 to {ID_LIMIT} printable characters")
+        kept = list(dict.fromkeys(each.strip() for each in given))
+        rest = REST[about.field_name or ""]
+        return kept if rest in kept else [rest, *kept]
+
+    def current(self) -> "Persona":
+        """Return itself: a persona that is at hand does not change."""
+        return self
+
     def fallback_line(self, turn_id: int) -> str:
         """Return what is said when the model does not answer; another line for the next turn."""
         return self.fallback[turn_id % len(self.fallback)]
 
 
+class Who(Protocol):
+    """Where it stands who the robot is."""
+
+    def current(self) -> Persona:
+        """Return the persona as it is now."""
+        ...
+
+
+class PersonaFile:
+    """A persona as its file says: an edit counts from the next turn on; a broken one keeps the last that was good.
+
+    Raises SettingsError where there is no good one to begin with.
+    """
+
+    def __init__(self, name_or_path: str):
+        self._name, self._lock, self._fault = name_or_path, threading.Lock(), ""
+        self._seen = self._stamp()
+        self._persona = load_persona(name_or_path)
+
+    def current(self) -> Persona:
+        """Return the persona, read again where its file has changed."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return self._persona
+        with self._lock:
+            if stamp != self._seen:
+                self._read_again()
+                self._seen = stamp
+        return self._persona
+
+    def reason(self) -> str:
+        """Return why the file as it is now is not used, in one line; empty where it is."""
+        self.current()
+        return self._fault
+
+    def _read_again(self) -> None:
+        try:
+            self._persona, self._fault = load_persona(self._name), ""
+            log.warning("The persona was edited: %s speaks from the next turn on.", self._persona.name)
+        except SettingsError as exc:
+            self._fault = f"{' '.join(str(exc).split())} The persona stays as it was."
+            log.warning("%s", self._fault)
+
+    def _stamp(self) -> tuple[int, int, int]:
+        """Return what changes when the file does; zeros where there is none."""
+        with suppress(OSError, ValueError), resources.as_file(persona_source(self._name)) as path:
+            found = path.stat()
+            return found.st_mtime_ns, found.st_size, found.st_ino
+        return 0, 0, 0
+
+
+def persona_source(name_or_path: str) -> Traversable:
+    """Return the file of a persona, given by its name or its file's path."""
+    path = Path(name_or_path).expanduser()
+    return path if path.suffix == ".toml" else resources.files("persona") / f"{path.name}.toml"
+
+
 def load_persona(name_or_path: str) -> Persona:
     """Read a persona by its name or its file's path. Raises SettingsError with one sentence."""
-    path = Path(name_or_path).expanduser()
     try:
-        if path.suffix == ".toml":
-            text = path.read_text("utf-8")
-        else:
-            text = (resources.files("persona") / f"{path.name}.toml").read_text("utf-8")
+        text = persona_source(name_or_path).read_text("utf-8")
         return Persona.model_validate(tomllib.loads(text))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise SettingsError(f"STACKMEM_PERSONA is wrong: {name_or_path} cannot be read ({exc}).") from exc

@@ -15,7 +15,7 @@ from stackmem.exceptions import BadAnswer, ContentRefused, PermanentError, Trans
 from stackmem.logs import about
 from stackmem.looks import Look, carried, is_due, looked, new_window, next_look, turns_before, write_look
 from stackmem.models import Session, Turn
-from stackmem.persona import Persona, language_of, prompt_file, render
+from stackmem.persona import Persona, Who, language_of, prompt_file, render
 from stackmem.ports import ChatModel, ChatRequest, Clock, Hint, Queue
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,16 @@ class Remembering:
     """The use case over its parts."""
 
     model: ChatModel
-    persona: Persona
+    who: Who
     clock: Clock
     queue: Queue
     zone: tzinfo
     timeout_s: float
+
+    @property
+    def persona(self) -> Persona:
+        """Who the robot is now."""
+        return self.who.current()
 
     def remember(self, session_id: int) -> int:
         """Look at a session as often as is due; return how many memories were made.

@@ -4,20 +4,21 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
 
+from stackmem.body import word_for
 from stackmem.clock import show_time
 from stackmem.models import Memory, Session, ToolTrace, Turn, TurnJob
 from stackmem.naming import display_forms
 from stackmem.sources import source_turn_ids
 
 
-def turn_answer(turn: Turn) -> dict[str, Any]:
-    """What the robot gets for a turn."""
+def turn_answer(turn: Turn, client: str = "") -> dict[str, Any]:
+    """What the robot gets for a turn; with ``client`` its own word for the emotion."""
     return {
         "turn_id": turn.id,
         "session_id": turn.session.name,
         "text": turn.user,
         "reply": turn.reply,
-        "emotion": turn.emotion,
+        "emotion": word_for(client, turn.emotion),
         "action": turn.action,
         "audio_url": None,
         "searched": turn.searched,
@@ -27,12 +28,12 @@ def turn_answer(turn: Turn) -> dict[str, Any]:
     }
 
 
-def job_line(job: TurnJob, turn: Turn | None) -> dict[str, Any]:
+def job_line(job: TurnJob, turn: Turn | None, client: str = "") -> dict[str, Any]:
     """A job that a robot polls for; with the whole answer once it is done, with the reason where it failed."""
     line = {"job_id": job.id, "state": job.state}
     if job.state == "failed":
         return line | {"detail": job.message}
-    return line | (turn_answer(turn) if turn else {})
+    return line | (turn_answer(turn, client) if turn else {})
 
 
 def silence(session_id: str | None) -> dict[str, Any]:

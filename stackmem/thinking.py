@@ -12,7 +12,7 @@ from stackmem.brought import Brought, messages_with_own_tools, shown_before
 from stackmem.context import build_messages, recent_turns
 from stackmem.exceptions import ContentRefused, PermanentError, ToolsRefused, TransientError
 from stackmem.models import Turn
-from stackmem.persona import Persona, render, tools
+from stackmem.persona import Persona, Who, render, tools
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, ToolCall
 from stackmem.reading import RawReply, read_json, read_reply
 from stackmem.recall import Recall, ToolResult
@@ -70,11 +70,16 @@ class Thinker:
 
     chat: ChatModel
     recall: Recall
-    persona: Persona
+    who: Who
     zone: tzinfo
     chat_timeout_s: float
     prompt_tokens: int
     tool_use: ToolUse = field(default_factory=lambda: ToolUse("native"))
+
+    @property
+    def persona(self) -> Persona:
+        """Who the robot is now."""
+        return self.who.current()
 
     def think(self, turn: Turn, deadline: Deadline, speech: Speech, brought: Brought | None = None) -> Thought:
         """Return how the turn is answered; a model that is down is no error, its ``reply`` is None."""

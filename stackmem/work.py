@@ -23,7 +23,7 @@ from stackmem.jobs import check_job, is_check_due, progress_of
 from stackmem.kept_speech import KeptSpeech
 from stackmem.looks import is_due
 from stackmem.models import Job, Memory, Owner, PointDeletion, Session, Turn, Window
-from stackmem.persona import Persona
+from stackmem.persona import Persona, Who
 from stackmem.polling import drop_old
 from stackmem.ports import Clock, Hint, Queue
 from stackmem.rebuilding import rebuild_from_turns
@@ -43,11 +43,16 @@ class Work:
     remembering: Remembering
     comparing: Comparing
     index: IndexHandle
-    persona: Persona
+    who: Who
     clock: Clock
     queue: Queue
     turn_timeout_s: float
     speech: KeptSpeech | None = None
+
+    @property
+    def persona(self) -> Persona:
+        """Who the robot is now."""
+        return self.who.current()
 
     def run(self, hint: Hint) -> None:
         """Do one piece of work; nothing happens where there is nothing left to do."""

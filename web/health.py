@@ -6,9 +6,11 @@ from flask import Blueprint
 from peewee import DatabaseError, InterfaceError
 
 from stackmem import __version__
+from stackmem.body import check_client, words_for
 from stackmem.models import Session
 from stackmem.witness import absent
 from web.access import runtime
+from web.bodies import text_in_query
 from web.metrics import broker
 
 blueprint = Blueprint("health", __name__)
@@ -51,6 +53,17 @@ def readyz() -> tuple[dict[str, Any], int]:
 
 @blueprint.get("/v1/persona")
 def persona() -> dict[str, Any]:
-    """Return the robot's name and the ids its body must know."""
-    who = runtime().persona
-    return {"name": who.name, "language": who.language, "emotions": who.emotions, "actions": who.actions}
+    """Return the robot's name and the ids its body must know; with ``client=NAME`` that client's words for them.
+
+    ``error`` says why the persona's file as it is now is not used; null where it is.
+    """
+    client, now = check_client(text_in_query("client")), runtime()
+    who = now.persona
+    return {
+        "name": who.name,
+        "first_person": who.first_person,
+        "language": who.language,
+        "emotions": words_for(client, who.emotions),
+        "actions": who.actions,
+        "error": now.who.reason() or None,
+    }

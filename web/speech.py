@@ -42,6 +42,6 @@ def with_speech(turn: Turn, shape: dict[str, Any]) -> dict[str, Any]:
     return shape | ({"audio_url": url_for("speech.get_audio", turn_id=turn.id)} if has_speech(turn) else {})
 
 
-def answer(turn: Turn) -> dict[str, Any]:
-    """Return what the robot gets for a turn."""
-    return with_speech(turn, shapes.turn_answer(turn))
+def answer(turn: Turn, client: str = "") -> dict[str, Any]:
+    """Return what the robot gets for a turn; with ``client`` its own word for the emotion."""
+    return with_speech(turn, shapes.turn_answer(turn, client))

@@ -6,6 +6,7 @@ from typing import Any
 from flask import Blueprint, g, request
 
 from stackmem import sessions, shapes
+from stackmem.body import check_client
 from stackmem.clock import read_time
 from stackmem.converse import Said
 from stackmem.exceptions import InvalidInput
@@ -27,13 +28,15 @@ def post_turn() -> dict[str, Any] | tuple[dict[str, Any], int, dict[str, str]]:
     """Answer one turn, of words in JSON or of sound; silence is answered and is no turn.
 
     With ``wait=0`` at once with the number of a job, under which the answer can be had; sound is listened to before.
+    ``client=NAME`` gives the emotion in that client's word (stackmem.body).
     """
+    client = check_client(text_in_query("client"))
     deadline, waits = runtime().conversation.deadline(), "wait" not in request.args or flag_in_query("wait")
     said = _heard(deadline) if is_sound() else _written()
     if said is None:
         return shapes.silence(_session_id())
     if waits:
-        return speech.answer(runtime().aloud.turn(said, deadline, speak=not g.admin)[0])
+        return speech.answer(runtime().aloud.turn(said, deadline, speak=not g.admin)[0], client)
     job = runtime().polling.begin(said)
     return {"job_id": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"}
 
@@ -77,8 +80,9 @@ def _session_id() -> str | None:
 @blueprint.get("/v1/jobs/<job_id>")
 def get_job(job_id: str) -> dict[str, Any]:
     """Return how far a job is, and the turn's answer when it is done."""
+    client = check_client(text_in_query("client"))
     job, turn = runtime().polling.look(g.owner, job_id)
-    line = shapes.job_line(job, turn)
+    line = shapes.job_line(job, turn, client)
     return speech.with_speech(turn, line) if turn else line
 
 

@@ -10,6 +10,7 @@ from tests.scripted import Answer, ScriptedServer, say
 from tests.wire import check_problem, send
 
 TIMEOUT_S = 3  # of a turn
+PERSONA = 'name = "{}"\nfallback = ["ごめん"]\nemotions = ["happy"]\nactions = ["nod"]\n'
 
 
 def polled(server: RunningServer, job_id: int) -> dict[str, Any]:
@@ -25,6 +26,7 @@ def polled(server: RunningServer, job_id: int) -> dict[str, Any]:
 
 def test_a_polled_turn_survives_a_kill_and_is_one_turn(home: Path) -> None:
     may_answer = threading.Event()
+    (home.parent / "me.toml").write_text(PERSONA.format("ハナコ"), "utf-8")
 
     def script(request: Any) -> Answer:
         if not may_answer.is_set():
@@ -39,6 +41,7 @@ def test_a_polled_turn_survives_a_kill_and_is_one_turn(home: Path) -> None:
             memory_model="offline",
             judge_model="offline",
             turn_timeout_s=str(TIMEOUT_S),
+            persona=str(home.parent / "me.toml"),
         )
         server.start()
         asked = {"text": "ただいま", "session_id": "s", "client_turn_id": "boot-1"}
@@ -48,6 +51,7 @@ def test_a_polled_turn_survives_a_kill_and_is_one_turn(home: Path) -> None:
         server.kill()
         may_answer.set()
         with server:
+            assert server.get("/v1/persona")[1]["name"] == "ハナコ"
             assert server.post("/v1/turns?wait=0", asked) == (202, job)
             answer = polled(server, job["job_id"])
             assert (answer["state"], answer["text"], answer["reply"]) == ("done", "ただいま", "おかえり！")
@@ -57,7 +61,21 @@ def test_a_polled_turn_survives_a_kill_and_is_one_turn(home: Path) -> None:
             assert waited == {name: value for name, value in answer.items() if name not in ("job_id", "state")}
             assert rows(home, "SELECT user FROM turn") == [("ただいま",)]
             _over_http_1_0(server)
+            _persona_edited(server, home, model)
             assert "Traceback" not in server.said(), server.said()
+
+
+def _persona_edited(server: RunningServer, home: Path, model: ScriptedServer) -> None:
+    """An edit is used by the next turn; a broken one is told and keeps the old."""
+    file = home.parent / "me.toml"
+    good = PERSONA.format("タロウ")
+    for text, error in ((good, ""), ("name = ", "STACKMEM_PERSONA is wrong"), (good, "")):
+        file.write_text(text, "utf-8")
+        persona = server.get("/v1/persona")[1]
+        assert (persona["name"], error in (persona["error"] or "")) == ("タロウ", True)
+        assert any("STACKMEM_PERSONA" in reason for reason in server.get("/readyz")[1]["reasons"]) == bool(error)
+    server.say("だれ？")
+    assert "タロウ" in model.requests[-1].json["messages"][0]["content"]
 
 
 def _over_http_1_0(server: RunningServer) -> None:

@@ -9,6 +9,7 @@ import pytest
 from stackmem.exceptions import SettingsError
 from stackmem.persona import (
     Persona,
+    PersonaFile,
     language_of,
     load_persona,
     prompt_file,
@@ -112,6 +113,8 @@ def test_a_persona_is_found_by_name_or_by_its_files_path(tmp_path: Path) -> None
         ('name = "x"\nfallback = []', "fallback: "),
         ('name = "x"\nfallback = ["x"]\nlanguage = "fr"', "language: "),
         ('name = "x"\nfallback = ["x"]\nservo = 3', "servo: Extra inputs are not permitted"),
+        ('name = "x"\nfallback = ["x"]\nemotions = [""]', "emotions: "),
+        ('name = "x"\nfallback = ["x"]\nactions = ["a\\nb"]', "actions: "),
         ('name = "x"\nfallback = ["x"]\nreply_characters = 5', "reply_characters: "),
     ],
 )
@@ -133,6 +136,54 @@ def test_a_file_that_is_no_utf8_is_named(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_bytes(b'name = "\xff"')
     with pytest.raises(SettingsError, match="cannot be read"):
         load_persona(str(tmp_path / "p.toml"))
+
+
+GOOD = 'name = "{}"\nfallback = ["ごめん"]\n{}'
+
+
+def test_an_edit_counts_at_once_and_a_broken_one_keeps_the_old(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(GOOD.format("モモ", ""), "utf-8")
+    who = PersonaFile(str(path))
+    first = who.current()
+    assert (first.name, who.reason()) == ("モモ", "")
+    assert who.current() is first
+    path.write_text(GOOD.format("ミケのほう", 'emotions = ["照れ"]'), "utf-8")
+    assert who.current().emotions == ["neutral", "照れ"]
+    assert (who.current().name, who.reason()) == ("ミケのほう", "")
+    for broken, why in (("name = ", "cannot be read"), ('name = "x"', "fallback"), ("", "Field required")):
+        path.write_text(broken, "utf-8")
+        assert who.current().name == "ミケのほう"
+        assert why in who.reason()
+        assert who.reason().endswith("The persona stays as it was.")
+        assert "\n" not in who.reason()
+    path.unlink()
+    assert who.current().name == "ミケのほう"
+    assert "cannot be read" in who.reason()
+    path.write_text(GOOD.format("タマ", ""), "utf-8")
+    assert (who.current().name, who.reason()) == ("タマ", "")
+
+
+def test_a_broken_edit_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(GOOD.format("モモ", ""), "utf-8")
+    who = PersonaFile(str(path))
+    path.write_text("name = ", "utf-8")
+    for _ in range(3):
+        who.current()
+    assert [record.message for record in caplog.records] == [who.reason()]
+
+
+def test_a_persona_of_the_package_is_a_file_too() -> None:
+    who = PersonaFile("stackchan")
+    assert who.current() == load_persona("stackchan")
+    assert who.reason() == ""
+
+
+def test_each_id_stands_once_and_the_one_for_the_unknown_is_always_there() -> None:
+    persona = Persona(name="x", fallback=["a"], emotions=["happy", " happy", "照れ"], actions=["nod", "none"])
+    assert (persona.emotions, persona.actions) == (["neutral", "happy", "照れ"], ["nod", "none"])
+    assert persona.current() is persona
 
 
 def test_fallback_lines_take_turns() -> None:
