@@ -66,9 +66,13 @@ class Voice:
         """Return a fixed line spoken, from what is kept where it is. Raises TransientError or PermanentError."""
         return joined([self.spoken(piece.strip(), deadline) for piece in sentences(text)], PAUSE_S)
 
-    def has_line(self, text: str) -> bool:
-        """Tell whether a fixed line can be said at once."""
-        return all(self._kept.line(piece.strip()) is not None for piece in sentences(text))
+    def can_say(self, text: str, deadline: Deadline) -> bool:
+        """Tell whether a fixed line is there, made now where it was not."""
+        try:
+            return bool(self.line(text, deadline))
+        except StackmemError as exc:
+            log.warning("A fixed line could not be spoken: %s", exc)
+            return False
 
     def prepare(self) -> threading.Thread:
         """Say the fixed lines that are not kept yet, in a thread: when they are needed it is too late to make them."""

@@ -10,7 +10,21 @@ from stackmem.bootstrap import Runtime, build
 from stackmem.config import load_settings
 from stackmem.exceptions import Busy, SettingsError
 from stackmem.logs import set_up
-from web import access, admin, completions, health, memories, metrics, pages, problems, rates, speech, transfer, turns
+from web import (
+    access,
+    admin,
+    completions,
+    health,
+    kai,
+    memories,
+    metrics,
+    pages,
+    problems,
+    rates,
+    speech,
+    transfer,
+    turns,
+)
 from web.pages import login
 
 BODY_LIMIT = 1024 * 1024  # bytes of a JSON body; an import has its own limit
@@ -39,7 +53,7 @@ def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: s
     access.register(app, completions.shaped(login.refuse))
     rates.register(app)
     metrics.register(app)
-    for module in (turns, speech, memories, transfer, health, metrics, admin, completions):
+    for module in (turns, speech, kai, memories, transfer, health, metrics, admin, completions):
         app.register_blueprint(module.blueprint)
     pages.register(app)
     return app
