@@ -215,7 +215,7 @@ def test_everything_goes_out_as_a_file_and_comes_back(visitor: Visitor, told: Ru
     page = visitor.get("/memories/transfer")
     after = visitor.send(page, "/memories/transfer", file=file.html.encode() + b"no JSON\n")
     assert "新しい会話 0 回" in after.text
-    assert "The line is not valid JSON." in after.text
+    assert "JSON として読めません。" in after.text
     assert visitor.send(page, "/memories/transfer", file=b"").status == 400
 
 

@@ -57,8 +57,8 @@ def _series(judge: str, version: str, size: int) -> dict[str, Any]:
     )
     windows = list(rows.order_by(Score.ordinal.desc()).limit(WINDOWS))[::-1]
     ids = [window.last_turn for window in windows]
-    rows = Turn.select(Turn.id, Turn.model, Turn.prompts).where(Turn.id.in_(ids))
-    models = {row.id: " · ".join(part for part in (row.model, row.prompts) if part) for row in rows}
+    turns = Turn.select(Turn.id, Turn.model, Turn.prompts).where(Turn.id.in_(ids))
+    models = {turn.id: " · ".join(part for part in (turn.model, turn.prompts) if part) for turn in turns}
     answered = [models.get(window.last_turn, "") for window in windows]
     tallies = [Tally.of_score(window).as_json() for window in windows]
     return {

@@ -1,5 +1,6 @@
 """What every page shows alike: its language, its words, its times."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Any
 
 from flask import Flask, g, redirect, render_template, request, url_for
 from jinja2 import StrictUndefined
+from markupsafe import Markup, escape
 from werkzeug.wrappers import Response
 
 from stackmem.clock import day_of_week
@@ -29,6 +31,28 @@ SECTIONS = (
 def texts(language: str) -> dict[str, Any]:
     """Return the words of the pages in a language, by page."""
     return tomllib.loads((resources.files("web") / "texts" / f"{language}.toml").read_text("utf-8"))
+
+
+@cache
+def _sentences() -> dict[re.Pattern[str], str]:
+    found = tomllib.loads((resources.files("web") / "texts" / "errors.ja.toml").read_text("utf-8"))
+    return {re.compile(pattern, re.DOTALL): said for pattern, said in found.items()}
+
+
+def in_japanese(sentence: str) -> str | None:
+    """Return the sentence of an error in Japanese, None where it is known in English alone."""
+    for pattern, said in _sentences().items():
+        if found := pattern.fullmatch(sentence):
+            return said.format(sentence, *found.groups())
+    return None
+
+
+def told(sentence: str) -> Markup:
+    """Return the sentence of an error in the language of the page; where it is known in English alone, marked so."""
+    if language() == "en":
+        return escape(sentence)
+    known = in_japanese(sentence)
+    return Markup('<span lang="en">{}</span>').format(sentence) if known is None else escape(known)
 
 
 def language() -> str:
@@ -82,6 +106,7 @@ def register(app: Flask) -> None:
     app.jinja_env.undefined = StrictUndefined
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.filters |= {"when": when, "ms": lambda value: f"{value:,.0f}", "score": lambda value: f"{value:.2f}"}
+    app.jinja_env.filters["told"] = told
     app.jinja_env.globals |= {"period": period}
 
     @app.context_processor
