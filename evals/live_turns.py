@@ -5,6 +5,7 @@ from typing import Any
 
 from evals.judge.turn import MEMORIES, Case, Shown
 from evals.nearest import nearest
+from stackmem.brought import OWN_TOOLS
 from stackmem.clock import show_time
 from stackmem.config import OFFLINE
 from stackmem.context import recent_turns
@@ -16,13 +17,15 @@ from stackmem.text import estimate_tokens
 CONTEXT_TOKENS = 2000  # of the session before the turn: the newest turns that fit
 
 OPEN = (Turn.state == "open") & ~Turn.imported
-# A degraded turn was answered by no model, an offline one by rules; about a settled one a person decided.
+# A degraded turn was answered by no model, an offline one by rules; about a settled one a person decided. With
+# tools of the client's own, the model was offered no search.
 LIVE = (
     (Turn.state != "open")
     & ~Turn.imported
     & ~Turn.degraded
     & (Turn.model != OFFLINE)
     & ~Turn.settled
+    & (Turn.prompts.is_null() | (Turn.prompts != OWN_TOOLS))
     & (Turn.user != "")
     & (Turn.reply != "")
 )

@@ -13,6 +13,7 @@ from stackmem.persona import Language, Persona, render
 from stackmem.ports import ToolCall
 from stackmem.text import estimate_tokens
 
+OWN_TOOLS = "own-tools"  # stands for the prompts of a turn whose client runs tools: it could not search
 SYSTEM_SHARE = 0.3  # of the prompt's budget for the client's own instructions: more of them is cut, with a note
 
 

@@ -14,6 +14,8 @@ RAW = "stackmem-raw"  # the model behind, without memory; any other name means s
 MODELS = ("stackmem", RAW)
 MESSAGES_LIMIT = 4000
 TOOLS_LIMIT = 128
+WORDS_LIMIT = 300_000  # characters of the user's new words: about a megabyte of Japanese, as for a robot's turn
+_PARTS = 8  # of several messages in a row, so many last ones may be a turn of their own
 _SYSTEM = ("system", "developer")
 _ROLES = (*_SYSTEM, "user", "assistant", "tool")
 _TEXT_PARTS = ("text", "input_text", "output_text")
@@ -34,7 +36,8 @@ class Pair:
     @property
     def may_be(self) -> list[str]:
         """What a stored turn of this exchange may hold as the user's words: all messages, or only the last ones."""
-        return ["\n".join(self.parts[first:]) for first in range(len(self.parts))]
+        firsts = {0, *range(max(0, len(self.parts) - _PARTS), len(self.parts))}
+        return ["\n".join(self.parts[first:]) for first in sorted(firsts)]
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ def read_talk(messages: Sequence[Mapping[str, Any]]) -> Talk:
     if not text_of(asked).strip():
         raise BadParameter("messages", _empty(asked))
     new = tuple(pairs.pop()[0])
+    if sum(map(len, new)) > WORDS_LIMIT:
+        raise BadParameter("messages", f"The user's last message is longer than {WORDS_LIMIT:,} characters.")
     read = tuple(Pair(tuple(said), "\n".join(replies)) for said, replies in pairs)
     runs_tools = any(message["role"] == "tool" for message in following)
     return Talk("\n\n".join(system), read, new, _has_other_parts(asked), runs_tools)
@@ -169,8 +174,8 @@ def _messages(given: Any) -> list[dict[str, Any]]:
         if not isinstance(message.get("content"), str | list | None):
             raise BadParameter(f"{where}.content", f"{where}.content must be text, a list of parts, or null.")
         calls = message.get("tool_calls") or []
-        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-            raise BadParameter(f"{where}.tool_calls", f"{where}.tool_calls must be a list of objects.")
+        if not isinstance(calls, list) or not all(map(_name, calls)):
+            raise BadParameter(f"{where}.tool_calls", f"{where}.tool_calls must be a list of calls of functions.")
     return given
 
 
@@ -212,6 +217,8 @@ def _schema(given: Any) -> dict[str, Any] | None:
 
 def _text(body: Mapping[str, Any], name: str) -> str | None:
     value = body.get(name)
+    if isinstance(value, dict):  # Open WebUI may send all it knows of its user
+        value = value.get("id")
     if value is None or isinstance(value, str):
         return value or None
     raise BadParameter(name, f"{name} must be text.")

@@ -10,7 +10,7 @@ from typing import Any
 from peewee import IntegrityError
 
 from stackmem import body, sessions
-from stackmem.brought import Brought
+from stackmem.brought import OWN_TOOLS, Brought
 from stackmem.clock import AHEAD
 from stackmem.database import live_transaction, lock_row
 from stackmem.exceptions import Conflict, InvalidInput
@@ -165,7 +165,8 @@ class Conversation:
         turn.emotion = body.emotion_id(raw.emotion if raw else "", persona.emotions)
         turn.action = body.action_id(raw.action if raw else "", persona.actions)
         turn.degraded, turn.model = not (reply or is_asking), self.thinker.chat.name
-        turn.prompts = prompts_of(persona, self.thinker.tool_use.mode)
+        has_own_tools = said.brought is not None and said.brought.own_tools
+        turn.prompts = OWN_TOOLS if has_own_tools else prompts_of(persona, self.thinker.tool_use.mode)
         turn.searched = any(call.name == "search_memory" for call, _, _ in thought.calls)
         turn.memory_ids = _returned_ids(thought)
         turn.model_calls = thought.model_calls

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stackmem.brought import Brought, Exchanged
-from stackmem.chat_body import ChatBody, Pair, Talk, read_talk
+from stackmem.chat_body import ChatBody, Pair, Talk, read_talk, text_of
 from stackmem.converse import Conversation, Said
 from stackmem.exceptions import BadParameter
 from stackmem.front_ends import is_task, unwrap
@@ -89,14 +89,8 @@ class Visiting:
         )
         turn = self.conversation.turn(said, on_text)
         text = "" if brought.calls else turn.reply
-        shown = sum(estimate_tokens(str(message.get("content") or "")) for message in visit.body.messages)
-        return Answered(
-            text,
-            brought.calls,
-            turn.tokens.get("prompt") or shown,
-            turn.tokens.get("completion") or estimate_tokens(text),
-            turn=turn,
-        )
+        shown, spent = turn.tokens.get("prompt", 0), turn.tokens.get("completion", 0)
+        return Answered(text, brought.calls, shown or _tokens(visit.body), spent or estimate_tokens(text), turn=turn)
 
     def _placed(self, visit: Visit, talk: Talk, name: str | None) -> tuple[Talk, Place]:
         """Return where the talk goes on; of several new messages the first may be a turn whose reply was not taken."""
@@ -116,7 +110,7 @@ class Visiting:
             brought.history = _history(talk.pairs, place)
         if body.tools or talk.runs_tools:
             brought.own_tools, brought.tools = True, body.tools
-            brought.messages = [one for one in body.messages if one["role"] not in ("system", "developer")]
+            brought.messages = [_seen(one) for one in body.messages if one["role"] not in ("system", "developer")]
         return brought
 
     # --- what is only passed on ---
@@ -150,9 +144,18 @@ class Visiting:
         if on_text is not None and len(content) > len(said):
             on_text(content[len(said) :])
         is_cut = body.max_tokens is not None and 0 < body.max_tokens <= answer.completion_tokens
-        shown = sum(estimate_tokens(str(message.get("content") or "")) for message in body.messages)
-        spent = answer.completion_tokens or estimate_tokens(content)
-        return Answered(content, answer.tool_calls, answer.prompt_tokens or shown, spent, is_cut)
+        shown, spent = answer.prompt_tokens or _tokens(body), answer.completion_tokens or estimate_tokens(content)
+        return Answered(content, answer.tool_calls, shown, spent, is_cut)
+
+
+def _tokens(body: ChatBody) -> int:
+    """Return about how many tokens a request has, for where the model's server does not tell."""
+    return sum(estimate_tokens(text_of(message)) for message in body.messages)
+
+
+def _seen(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without what the robot cannot see or hear."""
+    return message | {"content": text_of(message)}
 
 
 def _unwrapped(talk: Talk) -> tuple[Talk, str]:

@@ -263,6 +263,45 @@ def test_a_wrong_method_or_a_missing_token_is_told_in_openais_shape(server: Runn
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", default_headers=far).models.list()
 
 
+def test_a_request_sent_twice_at_once_is_one_turn(server: RunningServer, model: Model) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def held(_: Any) -> Answer:
+        begun.set()
+        may_end.wait(30)
+        return say("一度だけ。")
+
+    model.answers["二重に"] = held
+    replies: list[str] = []
+
+    def ask() -> None:
+        _, answer = server.post("/v1/chat/completions", {"messages": [user("二重に")]})
+        replies.append(answer["choices"][0]["message"]["content"])
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(30)
+    threads[1].start()
+    may_end.set()
+    for thread in threads:
+        thread.join(60)
+    assert replies == ["一度だけ。"] * 2
+    assert [row["user"] for row in turns(server)].count("二重に") == 1
+
+
+def test_what_was_told_in_one_chat_is_known_in_the_next(server: RunningServer, model: Model) -> None:
+    told = "猫の名前はミケっていうんだ"
+    server.post("/v1/chat/completions", {"messages": [user(told)], "user": "told"})
+    server.post("/v1/sessions/told/close")
+    until(lambda: not server.status()["index"]["pending"] and server.status()["index"]["points"], "it is remembered")
+    model.answers["猫の名前おぼえてる？"] = call("search_memory", {"query": "猫の名前"})
+    status, answer = server.post("/v1/chat/completions", {"messages": [user("猫の名前おぼえてる？")]})
+    assert status == 200
+    assert answer["stackmem"]["searched"]
+    assert "ミケ" in json.dumps(model.asked[-1]["messages"], ensure_ascii=False)
+    assert answer["stackmem"]["memory_ids"]
+
+
 def test_a_devices_token_chooses_the_owner(server: RunningServer) -> None:
     token = json_of(server.home, "devices", "add", "robot", "--owner", "mari")["token"]
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=token, default_headers={"X-Forwarded-For": "::2"}) as mari:

@@ -82,6 +82,7 @@ def test_a_choice_of_tools_leaves_those_that_may_be_called(choice: Any, names: l
         ({"tools": "x"}, "tools"),
         ({"max_completion_tokens": True}, "max_completion_tokens"),
         ({"messages": [{"role": "assistant", "content": "", "tool_calls": ["x"]}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"function": "x"}]}]}, "messages[0].tool_calls"),
     ],
 )
 def test_a_wrong_field_is_named(more: Any, parameter: str) -> None:
@@ -157,6 +158,22 @@ def test_messages_in_a_row_belong_together() -> None:
     assert [(pair.user, pair.reply) for pair in read.pairs] == [("", "なにか話して"), ("ねえ\n聞いて", "うん\nなに？")]
     assert read.pairs[1].may_be == ["ねえ\n聞いて", "聞いて"]
     assert (read.new, read.words) == (("猫がね", "寝た"), "猫がね\n寝た")
+
+
+def test_too_many_words_at_once_are_refused() -> None:
+    with pytest.raises(BadParameter, match="longer than 300,000 characters"):
+        read_talk([user("あ" * 300_001)])
+
+
+def test_of_many_messages_in_a_row_a_turn_holds_all_or_the_last_few() -> None:
+    pair = Pair(tuple(map(str, range(1000))), "")
+    assert len(pair.may_be) == 9
+    assert (pair.may_be[0], pair.may_be[-1]) == (pair.user, "999")
+
+
+def test_a_front_end_may_send_more_than_a_name_of_its_user() -> None:
+    assert read_body({"messages": [user("x")], "user": {"id": "u1", "email": "x"}}).user == "u1"
+    assert read_body({"messages": [user("x")], "user": {}}).user is None
 
 
 def test_calls_and_empty_messages_are_no_replies() -> None:

@@ -481,7 +481,7 @@ def test_a_client_with_tools_gets_its_calls_and_not_ours(model: ScriptedModel, c
     (wanted,) = first.calls
     assert (first.text, wanted.name, wanted.arguments) == ("", "get_weather", {"city": "京都"})
     assert [(words, reply) for _, words, reply in stored()] == [("京都の天気は？", "")]
-    assert not Turn.get().degraded
+    assert (Turn.get().degraded, Turn.get().prompts) == (False, "own-tools")
     assert [tool["function"]["name"] for tool in model.asked[0]["tools"]] == ["get_weather"]
     assert "search_memory" not in json.dumps(model.asked[0]["messages"], ensure_ascii=False)
     assert "のだ" in model.asked[0]["messages"][0]["content"]
@@ -514,6 +514,13 @@ def test_what_tools_gave_is_answered_without_tools_too(model: ScriptedModel, cli
     )
     assert "tools" not in model.asked[0]
     assert stored()[0][1:] == ("天気は？", "晴れだよ。")
+
+
+def test_pictures_are_left_out_beside_tools_too(model: ScriptedModel, client: Client) -> None:
+    model.script = lambda _: content("見えないんだ。")
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    client.send([{"role": "user", "content": [{"type": "text", "text": "これ何？"}, picture]}], tools=[WEATHER])
+    assert model.asked[0]["messages"][-1] == {"role": "user", "content": "これ何？"}
 
 
 def test_old_messages_of_a_client_with_tools_leave_first(world: World, model: ScriptedModel) -> None:
