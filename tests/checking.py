@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from stackmem.adapters.edge_index import EdgeStore
 from stackmem.adapters.local_index import LocalStore
 from stackmem.ports import Fingerprint
+from tests.shapes import settings_of
 
 FINGERPRINT = Fingerprint("use", 512)
 LONG_AGO = "2000-01-01T00:00:00.000000+00:00"  # for what only waits for time to pass
@@ -16,6 +19,8 @@ LONG_AGO = "2000-01-01T00:00:00.000000+00:00"  # for what only waits for time to
 
 def rows(home: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a query on a store that may be in use."""
+    if url := settings_of(home).get("database_url"):
+        return _in_postgres(url, sql, values)
     connection = sqlite3.connect(f"file:{home / 'stackmem.db'}?mode=ro", uri=True)
     try:
         return connection.execute(sql, values).fetchall()
@@ -25,12 +30,23 @@ def rows(home: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:
 
 def execute(home: Path, sql: str, *values: Any) -> None:
     """Change a store from outside, as when time passes at once."""
+    if url := settings_of(home).get("database_url"):
+        _in_postgres(url, sql, values)
+        return
     connection = sqlite3.connect(home / "stackmem.db", timeout=10)
     try:
         with connection:
             connection.execute(sql, values)
     finally:
         connection.close()
+
+
+def _in_postgres(url: str, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    import psycopg  # an extra
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(sql.replace("?", "%s"), values or None)  # type: ignore[arg-type]  # tests' own SQL
+        return cursor.fetchall() if cursor.description else []
 
 
 def files_with(home: Path, word: str) -> list[str]:
@@ -76,14 +92,20 @@ def check_store(home: Path, turns: int, kind: str = "edge") -> None:
     ) == [(0,)]
     memories = dict(rows(home, "SELECT id, status FROM memory WHERE status <> 'forgotten'"))
     assert points(home, kind) == memories
-    same_sources = rows(
-        home,
-        "SELECT turns, summary, count(*) FROM (SELECT m.summary, group_concat(s.turn_id) AS turns FROM memory m "
-        "JOIN memory_source s ON s.memory_id = m.id GROUP BY m.id) GROUP BY turns, summary HAVING count(*) > 1",
-    )
-    assert same_sources == []
+    said_by: dict[str, tuple[str, list[int]]] = {}
+    told = "SELECT m.id, m.summary, s.turn_id FROM memory m JOIN memory_source s ON s.memory_id = m.id"
+    for memory_id, summary, turn_id in rows(home, f"{told} ORDER BY m.id, s.turn_id"):
+        said_by.setdefault(memory_id, (summary, []))[1].append(turn_id)
+    twice = [key for key, count in Counter((words, *ids) for words, ids in said_by.values()).items() if count > 1]
+    assert twice == []
     kept_without_memory = rows(
         home, "SELECT id FROM turn WHERE state = 'kept' AND id NOT IN (SELECT turn_id FROM memory_source)"
     )
     assert kept_without_memory == []
     assert rows(home, "SELECT memory_id FROM memory_source WHERE turn_id NOT IN (SELECT id FROM turn)") == []
+    of_others = rows(
+        home,
+        "SELECT m.id FROM memory m JOIN memory_source s ON s.memory_id = m.id JOIN turn t ON t.id = s.turn_id "
+        "WHERE t.owner <> m.owner",
+    )
+    assert of_others == []

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import shapes
 from tests.running import RunningServer
-from tests.services import Postgres, RabbitMQ, Redis, required
+from tests.services import Postgres, required
 
 pytest_plugins = ["tests.requiring"]
 
@@ -50,24 +51,14 @@ def server(home: Path) -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def postgres_server() -> Postgres:
     """A PostgreSQL cluster of this test process's own."""
-    required(Postgres)
-    with Postgres(tmp_path_factory.mktemp("postgres") / "server") as server:
-        yield server
+    return shapes.running(Postgres)
 
 
-@pytest.fixture(scope="session")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
-    """A Redis server of this test process's own."""
-    required(Redis)
-    with Redis(tmp_path_factory.mktemp("redis") / "server") as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def rabbitmq_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    """A RabbitMQ node of this test process's own."""
-    required(RabbitMQ)
-    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq") / "server") as server:
-        yield server
+@pytest.fixture(params=list(shapes.SHAPES))
+def shape(request: pytest.FixtureRequest) -> str:
+    """The shapes in which stackmem runs, each in turn."""
+    for kind in shapes.SHAPES[request.param]:
+        required(kind)
+    return str(request.param)

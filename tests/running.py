@@ -6,32 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 from click.testing import CliRunner
 
 from stackmem.cli import main
-
-PATIENCE = 60  # seconds until a condition that must come true is given up
+from tests.shapes import settings_of
+from tests.waiting import PATIENCE, until
 
 Reply = tuple[int, Any]
-
-
-def until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE) -> Any:
-    """Return the first truthy value of the condition; fail when it never comes true."""
-    end = time.monotonic() + patience_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError(f"did not happen in {patience_s} s: {what}")
-        time.sleep(0.05)
 
 
 def llamas_of(pid: int) -> list[int]:
@@ -44,6 +30,7 @@ def llamas_of(pid: int) -> list[int]:
 def environment(home: Path, **settings: str) -> dict[str, str]:
     """Return an environment with these settings and no others of ours."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("STACKMEM_")}
+    settings = settings_of(home) | settings
     return ours | {"STACKMEM_HOME": str(home)} | {f"STACKMEM_{name.upper()}": value for name, value in settings.items()}
 
 
@@ -119,12 +106,22 @@ def _read(data: bytes) -> Any:
         return data.decode()
 
 
-class RunningServer:
-    """``stackmem up`` as a process of its own, on a free port."""
+ONE = ("up",)
+SEVERAL = ("web", "live", "batch", "beat")
 
-    def __init__(self, home: Path, *arguments: str, **settings: str):
+
+class RunningServer:
+    """A server on a free port: ``stackmem up``, or in another shape the processes it consists of.
+
+    ``shape`` is that of ``tests.shapes``; without one every server runs in that of the environment.
+    """
+
+    def __init__(self, home: Path, *arguments: str, shape: str | None = None, **settings: str):
         self.home = home
         self._arguments, self._settings = arguments, settings
+        several = bool(settings_of(home, shape)) and not (arguments or settings.keys() & {"broker_url", "database_url"})
+        self.parts = SEVERAL if several else ONE
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.log = home.parent / f"{home.name}.log"
 
     def __enter__(self) -> Self:
@@ -134,18 +131,56 @@ class RunningServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process that answers."""
+        return self.processes[self.parts[0]]
+
+    @process.setter
+    def process(self, started: subprocess.Popen[bytes]) -> None:
+        self.processes[self.parts[0]] = started
+
     def start(self) -> None:
         """Start it and wait until it is ready."""
         (self.home / "server.json").unlink(missing_ok=True)
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "stackmem", "up", "--port", "0", *self._arguments],
+        for part in self.parts:
+            self.start_part(part)
+        self.wait_until_up()
+
+    def start_part(self, part: str) -> None:
+        """Start one of its processes; do not wait for it."""
+        with self.log_of(part).open("ab") as log:
+            self.processes[part] = subprocess.Popen(
+                [sys.executable, "-m", *self._command_of(part)],
                 env=environment(self.home, **self._settings),
                 cwd=self.home.parent,
                 stdout=log,
                 stderr=log,
             )
+
+    def _command_of(self, part: str) -> list[str]:
+        worker = ["celery", "-A", "workers", "worker", "-n", f"{part}@%h", "-l", "INFO", "-Q", part]
+        return {
+            "up": ["stackmem", "up", "--port", "0", *self._arguments],
+            "web": ["waitress", "--listen=127.0.0.1:0", "--threads=32", "--call", "web:create_app"],
+            "live": [*worker, "-c", "2"],
+            "batch": [*worker, "-c", "1"],
+            "beat": ["celery", "-A", "workers", "beat", "-l", "INFO"],
+        }[part]
+
+    def log_of(self, part: str) -> Path:
+        """Return the file that holds what one process says."""
+        return self.log if part in ("up", "web") else self.log.with_suffix(f".{part}.log")
+
+    def wait_until_up(self) -> None:
+        """Wait until it answers, and its workers work."""
         until(self._is_up, f"the server is ready; it said: {self.said()}")
+        for part in self.parts[1:3]:
+            until(lambda part=part: self._works(part), f"the worker is ready: {self.said()}")  # type: ignore[misc]
+
+    def _works(self, part: str) -> bool:
+        assert self.processes[part].poll() is None, f"a worker ended: {self.said()}"
+        return " ready." in self.log_of(part).read_text()
 
     def _is_up(self) -> bool:
         assert self.process.poll() is None, f"the server ended: {self.said()}"
@@ -156,20 +191,26 @@ class RunningServer:
             return False
 
     def said(self) -> str:
-        """Return what the server printed so far."""
-        return self.log.read_text() if self.log.exists() else ""
+        """Return what its processes printed so far."""
+        logs = [self.log_of(part) for part in self.parts]
+        return "\n".join(log.read_text() for log in logs if log.exists())
 
     def stop(self) -> int:
-        """End it as a service manager would; return its exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(PATIENCE)
-        return self.process.returncode
+        """End it as a service manager would; return the exit code of the process that answers."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            process.wait(PATIENCE)
+        return int(self.process.returncode)
 
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self.process.kill()
-        self.process.wait(PATIENCE)
+    def kill(self, *parts: str) -> None:
+        """End it, or some of its processes, as a power cut would."""
+        for part in parts or self.parts:
+            self.processes[part].kill()
+            self.processes[part].wait(PATIENCE)
+            if part not in ("up", "web"):
+                self.log_of(part).unlink()  # the next one's "ready" is not to be taken for this one's
 
     def get(self, path: str, **headers: str) -> Reply:
         """GET."""

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.running import until
+from tests.waiting import until
 
 Popen = subprocess.Popen[bytes]
 
@@ -281,9 +281,9 @@ class RabbitMQ(Service):
         )  # fmt: skip
         return done.stdout
 
-    def url(self) -> str:
+    def url(self, vhost: str = "/") -> str:
         """Return its address."""
-        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/{vhost}"
 
 
 def required(kind: type[Service]) -> None:

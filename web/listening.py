@@ -2,6 +2,7 @@
 
 import signal
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from stackmem import devices
@@ -52,13 +53,18 @@ def require_a_device(listening: socket.socket, database: Any, insecure: bool) ->
     )
 
 
-def stop_on_signals() -> None:
-    """Let SIGTERM and SIGINT end the main thread by a KeyboardInterrupt, which is what waitress ends its loop by."""
+def stop_on_signals(at_first: Callable[[], None] | None = None) -> None:
+    """Let SIGTERM and SIGINT end the main thread by a KeyboardInterrupt, which is what waitress ends its loop by.
+
+    ``at_first`` is called before.
+    """
 
     def stop(signum: int, _: Any) -> None:
         # Stopping takes seconds at most: a second signal must not cut it off in the middle.
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_IGN)
+        if at_first:
+            at_first()
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)

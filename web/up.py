@@ -1,22 +1,20 @@
 """``stackmem up``: web, workers and beat in one process, with no other service."""
 
-import json
 import os
 import secrets
 import socket
 import sys
-from pathlib import Path
 
 import click
 
 from stackmem.adapters.prometheus_meter import PrometheusMeter
 from stackmem.bootstrap import Runtime, build
-from stackmem.cli.common import SERVER_FILE
 from stackmem.config import Settings, load_settings, unknown_settings
 from stackmem.exceptions import Busy
 from stackmem.logs import set_up
-from web.banner import Bound, banner, local_url
+from web.banner import banner
 from web.listening import bind, bound_to, cannot_listen, require_a_device, stop_on_signals
+from web.process import announce, withdraw
 
 LOCK_WAIT = 30  # seconds for which another stackmem may still be ending
 
@@ -84,13 +82,13 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
     runtime.warm_up()
     with runtime.database.connection_context():
         runtime.start()
-    server_file = _announce(settings, bound, key)
+    announce(settings.home, bound, key)
     click.echo(banner(settings, runtime, bound, insecure=insecure))
     sys.stdout.flush()
     try:
         server.run()
     finally:
-        server_file.unlink(missing_ok=True)
+        withdraw(settings.home)
         server.close()
         if runtime.llama:
             runtime.llama.close()  # first: who waits for its answer would keep the process
@@ -101,12 +99,3 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
         runtime.close()
         sys.stdout.flush()
         os._exit(0)
-
-
-def _announce(settings: Settings, bound: Bound, key: str) -> Path:
-    """Write where the command line finds this server, readable by this user alone."""
-    path = settings.home / SERVER_FILE
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        json.dump({"url": local_url(bound), "key": key, "pid": os.getpid()}, out)
-    return path

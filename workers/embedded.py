@@ -3,36 +3,20 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from celery import Celery, bootsteps
 from celery.beat import EmbeddedService
 from celery.worker import WorkController
-from celery.worker.consumer import Consumer
 
 from workers.app import app
+from workers.consumer import AttentiveConsumer
+from workers.tasks import stopping
 
 log = logging.getLogger(__name__)
 
 LIVE_THREADS = 2
 AT_START = ("workers.score",)  # beat's own first one comes a minute later; what `Work.start` finds needs none
-LISTEN = 0.1  # seconds for which a worker listens to its broker before it looks whether it shall stop
-
-
-class AttentiveConsumer(Consumer):
-    """A consumer that stops at once: Celery's own loop listens for two seconds before it looks."""
-
-    def loop_args(self) -> Any:
-        """Return what the loop works with; without an event loop it only drains the connection."""
-        own, connection, *others = super().loop_args()
-        if self.hub is not None:
-            return own, connection, *others
-
-        def drain_events(timeout: float) -> Any:
-            return connection.drain_events(timeout=min(timeout, LISTEN))
-
-        return own, SimpleNamespace(drain_events=drain_events), *others
 
 
 class ThreadWorker(WorkController):
@@ -73,9 +57,8 @@ class Embedded:
             concurrency=concurrency,
             on_ready=self._one_ready,
             consumer_cls=AttentiveConsumer,
+            use_eventloop=False,  # there is one a process, and here are several workers
             without_heartbeat=True,
-            without_mingle=True,
-            without_gossip=True,
             loglevel="WARNING",
         )
 
@@ -87,6 +70,7 @@ class Embedded:
 
     def start(self) -> None:
         """Start all threads."""
+        stopping.clear()
         for thread in self._threads:
             thread.start()
         if self._beat:
@@ -106,6 +90,7 @@ class Embedded:
         return not stopping.is_alive()
 
     def _stop(self) -> None:
+        stopping.set()
         if self._beat:
             # Not waited for: it may sleep for a second more, and has only hints to give.
             self._beat.service.stop()

@@ -1,6 +1,7 @@
 """The tasks: an id in, one call into stackmem or evals. Each does nothing where its row is already past it."""
 
 import logging
+import threading
 
 from celery import Task, shared_task
 from peewee import DatabaseError, InterfaceError
@@ -13,30 +14,35 @@ from workers.app import runtime
 log = logging.getLogger(__name__)
 
 
+WAITS = (1, 2, 4)  # seconds before each further try
+stopping = threading.Event()  # set when this process is to end: nothing is tried again then
+
+
 class DatabaseTask(Task):
     """A task with a database connection of its own.
 
-    What may work later is tried again, 1, 2 and 4 seconds later; then, and with what will not work, the row stays as
-    it is: the log says why in one line, and the sweep finds it again.
+    What may work later is tried again, 1, 2 and 4 seconds later, here: a task that is sent again to run later needs a
+    broker that keeps it, and each keeps it in another way. Then, and with what will not work, the row stays as it is:
+    the log says why in one line, and the sweep finds it again.
     """
 
     abstract = True
-    max_retries = 3
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Run the task."""
-        try:
-            with runtime().database.connection_context():
-                return super().__call__(*args, **kwargs)
-        except (TransientError, DatabaseError, InterfaceError) as exc:
-            runtime().meter.error("task", type(exc).__name__)
-            tries = self.request.retries
-            log.warning("%s%s did not work (try %d): %s", self.name, list(args), tries + 1, exc)
-            if tries < self.max_retries:
-                raise self.retry(countdown=2**tries, exc=exc) from None
-        except StackmemError as exc:
-            runtime().meter.error("task", type(exc).__name__)
-            log.warning("%s%s did not work: %s", self.name, list(args), exc)
+        for number, wait in enumerate((*WAITS, None), 1):
+            try:
+                with runtime().database.connection_context():
+                    return super().__call__(*args, **kwargs)
+            except (TransientError, DatabaseError, InterfaceError) as exc:
+                runtime().meter.error("task", type(exc).__name__)
+                log.warning("%s%s did not work (try %d): %s", self.name, list(args), number, exc)
+            except StackmemError as exc:
+                runtime().meter.error("task", type(exc).__name__)
+                log.warning("%s%s did not work: %s", self.name, list(args), exc)
+                break
+            if wait is None or stopping.wait(wait):
+                break
         return None
 
 
