@@ -6,7 +6,7 @@ from dataclasses import replace
 from stackmem.converse import Conversation, Said
 from stackmem.exceptions import StackmemError
 from stackmem.models import Turn
-from stackmem.persona import Language
+from stackmem.persona import Language, Persona
 from stackmem.ports import Transcriber
 from stackmem.sound import Sound
 from stackmem.thinking import Deadline
@@ -27,6 +27,11 @@ APOLOGIES: dict[Language, dict[str, str]] = {
         "no_ears": "Sorry, speech recognition is not set up yet.",
     },
 }
+
+
+def fixed_lines(persona: Persona) -> list[str]:
+    """Return what a robot must be able to say at once: what a persona says without its model, and the apologies."""
+    return [*persona.fallback, *APOLOGIES[persona.language].values()]
 
 
 class NoEars(StackmemError):

@@ -14,7 +14,7 @@ from stackmem.adapters.llama_server import LlamaServer, check_model
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
 from stackmem.adapters.use_embedder import UseEmbedder
-from stackmem.aloud import APOLOGIES, Aloud
+from stackmem.aloud import Aloud, fixed_lines
 from stackmem.circuit import Circuit
 from stackmem.clock import SystemClock
 from stackmem.compare import Comparing
@@ -136,9 +136,7 @@ def build(
     speaker = speaker_of(settings)
     kept = KeptSpeech(settings.home / "speech", speaker.voice if speaker else "")
     work = Work(remembering, comparing, index, who, clock, queue, settings.turn_timeout_s, kept)
-    persona = who.current()
-    lines = [*persona.fallback, *APOLOGIES[persona.language].values()]
-    voice = Voice(speaker, kept, settings.tts_timeout_s, lines) if speaker else None
+    voice = Voice(speaker, kept, settings.tts_timeout_s, lambda: fixed_lines(who.current())) if speaker else None
     aloud = Aloud(conversation, transcriber_of(settings), voice, settings.asr_timeout_s)
     return Runtime(
         settings, database, clock, who, chat, index, recall, conversation, aloud, work, judge,

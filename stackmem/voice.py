@@ -6,7 +6,7 @@ The first sentence is synthesised as soon as it is whole; what has come meanwhil
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stackmem.database import transaction
 from stackmem.exceptions import NotFound, StackmemError
@@ -31,11 +31,10 @@ def is_speakable(turn: Turn) -> bool:
 
 
 class Voice:
-    """Makes and keeps the speech of replies. ``lines`` are fixed ones that are often needed when little else works."""
+    """Makes and keeps the speech of replies. ``lines`` gives fixed ones, needed most when little else works."""
 
-    def __init__(self, speaker: Speaker, kept: KeptSpeech, timeout_s: float, lines: Sequence[str] = ()):
-        self._speaker, self._kept, self._timeout_s = speaker, kept, timeout_s
-        self._lines = list(dict.fromkeys(piece.strip() for line in lines for piece in sentences(line)))
+    def __init__(self, speaker: Speaker, kept: KeptSpeech, timeout_s: float, lines: Callable[[], Sequence[str]]):
+        self._speaker, self._kept, self._timeout_s, self._lines = speaker, kept, timeout_s, lines
         self._lock = threading.Lock()
         self._utterances: OrderedDict[int, Utterance] = OrderedDict()
         self.fault = ""  # of the last synthesis, in a sentence
@@ -79,8 +78,8 @@ class Voice:
 
         def run() -> None:
             try:
-                for line in self._lines:
-                    self.spoken(line, Deadline(self._timeout_s))
+                for piece in self._fixed():
+                    self.spoken(piece, Deadline(self._timeout_s))
             except StackmemError as exc:
                 log.warning("The fixed lines could not be spoken beforehand: %s", exc)
 
@@ -92,7 +91,10 @@ class Voice:
 
     def is_fixed(self, text: str) -> bool:
         """Tell whether a sentence is one of a fixed line."""
-        return text.strip() in self._lines
+        return text.strip() in self._fixed()
+
+    def _fixed(self) -> list[str]:
+        return list(dict.fromkeys(piece.strip() for line in self._lines() for piece in sentences(line)))
 
     def spoken(self, text: str, deadline: Deadline) -> Sound:
         """Return a piece of text spoken. Raises TransientError or PermanentError."""

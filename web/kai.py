@@ -10,6 +10,7 @@ import re
 from flask import Blueprint, Response, g, url_for
 
 from stackmem.aloud import APOLOGIES, NoEars
+from stackmem.body import word_for
 from stackmem.converse import Said
 from stackmem.exceptions import InvalidInput, NotFound, StackmemError
 from stackmem.text import clean, cut_at_sentence
@@ -27,7 +28,6 @@ LONGEST_BODY = 30 * RATE * 2 + 1024  # bytes that the robot sends at most
 EMOTIONS = ("neutral", "happy", "sleepy", "surprised", "sad", "angry")
 
 _TEXT_LIMIT = 400  # characters; 1,600 bytes at most
-_AS_KAI_SAYS = {"doubt": "surprised"}
 _QUOTED = re.compile(r'"([^"]*)"')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
@@ -83,8 +83,7 @@ def _answer(text: str, emotion: str, audio_url: str | None) -> Response:
 
 def emotion_of(emotion: str) -> str:
     """Return an emotion as kai calls it; one that it does not know is neutral."""
-    emotion = _AS_KAI_SAYS.get(emotion, emotion)
-    return emotion if emotion in EMOTIONS else "neutral"
+    return emotion if emotion in EMOTIONS else word_for("kai", emotion)
 
 
 def readable(text: str) -> str:
