@@ -1,8 +1,9 @@
 """Alive, ready, and who the robot is."""
 
+from importlib.resources import files
 from typing import Any
 
-from flask import Blueprint
+from flask import Blueprint, Response
 from peewee import DatabaseError, InterfaceError
 
 from stackmem import __version__
@@ -14,6 +15,8 @@ from web.bodies import text_in_query
 from web.metrics import broker
 
 blueprint = Blueprint("health", __name__)
+
+_OPENAPI = files("web") / "openapi.yaml"
 
 
 @blueprint.get("/healthz")
@@ -49,6 +52,12 @@ def readyz() -> tuple[dict[str, Any], int]:
             f"{','.join(missing)}` and one `celery -A workers beat`."
         )
     return {"ready": ready, "reasons": reasons}, 200 if ready else 503
+
+
+@blueprint.get("/openapi.yaml")
+def openapi() -> Response:
+    """Return the description of this interface."""
+    return Response(_OPENAPI.read_bytes(), content_type="application/yaml; charset=utf-8")
 
 
 @blueprint.get("/v1/persona")

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 SENTENCES = {
     404: "There is nothing at this address.",
     405: "This address does not take this method.",
+    408: "The request came too slowly: send it again.",
     413: "The body is too large.",
     431: "The headers are too large.",
     501: "This transfer encoding is not understood: send the body whole or chunked.",

@@ -3,9 +3,11 @@
 import re
 import resource
 import socket
+import time
 from typing import Any
 
 import waitress
+import waitress.utilities
 from flask import Flask
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
@@ -16,6 +18,7 @@ from web.problems import SENTENCES, problem_body
 THREADS = 32  # waitress's own default of 4 lets a few waiting requests stop a robot
 LONGEST_BODY = 64 * 1024 * 1024  # bytes that are taken in at all; the app's own limits are lower
 SILENT_FOR = 60  # seconds after which a connection that says nothing is closed
+WHOLE_WITHIN, SLOWEST = 60, 4000  # seconds for any request, and bytes a second for what takes longer
 CONNECTIONS = 400  # at once; with waitress's own 100, as many slow senders would shut everybody else out
 
 
@@ -33,8 +36,33 @@ class ProblemTask(ErrorTask):
         self.write(body)
 
 
+class TooSlow(waitress.utilities.Error):
+    """The request did not come in time."""
+
+    code = 408
+    reason = "Request Timeout"
+
+
 class Parser(HTTPRequestParser):
-    """Takes addresses with unescaped UTF-8 too: MicroPython's ``requests`` sends them as they are."""
+    """Takes addresses with unescaped UTF-8 too: MicroPython's ``requests`` sends them as they are.
+
+    Whoever sends a byte now and then is never silent, and would hold a connection for ever: a request that comes too
+    slowly is answered by 408.
+    """
+
+    completed: bool
+
+    def __init__(self, adj: Any):
+        super().__init__(adj)
+        self._begun, self._came = time.monotonic(), 0
+
+    def received(self, data: bytes) -> int:
+        """Take bytes; return how many of them belong to this request."""
+        taken: int = super().received(data)
+        self._came += taken
+        if not self.completed and time.monotonic() > self._begun + WHOLE_WITHIN + self._came / SLOWEST:
+            self.error, self.completed = TooSlow(SENTENCES[408]), True
+        return taken
 
     def parse_header(self, header_plus: bytes) -> None:
         """Read the request line and the headers."""

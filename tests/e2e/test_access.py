@@ -1,6 +1,7 @@
 """Who may talk to the memory, and whose memories they see."""
 
 import json
+import re
 import socket
 import stat
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.routes import filled, routes
 from tests.running import RunningServer, command, environment, json_of, until
 from tests.wire import Answer, check_problem, send
 
@@ -123,6 +125,84 @@ def test_a_token_is_shown_once_and_stored_as_a_hash_alone(world: World) -> None:
         assert token not in world.server.said()
         for path in files:
             assert token.encode() not in path.read_bytes(), path
+
+
+# --- every path ------------------------------------------------------------------------------------------------------
+
+OPEN_TO_ALL = {"health.healthz", "static", "pages.login.show", "pages.login.enter"}
+ROUTES = [(method, rule, endpoint) for method, rule, endpoint in routes() if endpoint not in OPEN_TO_ALL]
+PRIVATE = ("ミケ", "home-only")  # of home alone: in what it said, what is remembered, and a session's name
+
+
+@pytest.fixture(scope="module")
+def ids(world: World) -> dict[str, str]:
+    """What leads to home's things, by the names of the parts of paths."""
+    memory = world.as_owner("home", "GET", "/v1/memories").json["memories"][0]
+    job = world.as_owner("home", "POST", "/v1/turns?wait=0", {"text": "home-only", "session_id": "home-only"}).json
+    return {
+        "turn_id": str(memory["source_turn_ids"][0]),
+        "memory_id": memory["memory_id"],
+        "session_id": "home-only",
+        "job_id": str(job["job_id"]),
+        "name": "stackmem",
+    }
+
+
+def opens(world: World, method: str, path: str, **headers: str) -> bool:
+    """Tell whether the LAN gets further than to a refusal, or the login."""
+    answer = world.ask(method, path, None if method == "GET" else {}, **headers)
+    if answer.status == 401:
+        return False
+    return not (answer.status == 303 and answer.headers["location"].endswith("/login"))
+
+
+def test_no_path_opens_without_a_token_or_with_a_wrong_or_revoked_one(world: World, ids: dict[str, str]) -> None:
+    revoked = json_of(world.server.home, "devices", "add", "stolen")["token"]
+    assert opens(world, "GET", "/v1/sessions", authorization=f"Bearer {revoked}")
+    assert command(world.server.home, "devices", "revoke", "stolen").returncode == 0
+    tries: list[dict[str, str]] = [
+        {},
+        {"authorization": "Bearer sm_wrong"},
+        {"authorization": f"Bearer {revoked}"},
+        {"cookie": f"stackmem_token={revoked}"},
+        {"x_stackmem_key": "wrong", "x_forwarded_for": "127.0.0.1"},
+        {"host": "127.0.0.1"},
+    ]
+    for method, rule, _ in ROUTES:
+        for headers in tries:
+            assert not opens(world, method, filled(rule, **ids), **headers), (method, rule, headers)
+
+
+def test_no_path_leads_to_another_owners_things(world: World, ids: dict[str, str]) -> None:
+    before = world.as_owner("home", "GET", "/v1/export").body
+    alice = {"authorization": f"Bearer {world.tokens['alice']}"}
+    for method, rule, endpoint in ROUTES:
+        bare = filled(rule, **ids)
+        for path in (bare, f"{bare}?owner=home", f"{bare}?session_id=home-only&memory={ids['memory_id']}"):
+            body = None if method == "GET" else {"text": "やあ", "messages": [{"role": "user", "content": "やあ"}]}
+            # A form's own token is checked before anything else: forms are sent as a browser does in test_pages.py.
+            answer = world.ask(method, path, body, **alice)
+            assert answer.status < 500, (method, path, answer)
+            if endpoint != "turns.close_session":
+                assert not [word for word in PRIVATE if word.encode() in answer.body], (method, path, answer.body)
+            if set(re.findall(r"<(?:\w+:)?(\w+)>", rule)) & set(ids) - {"name"} and endpoint.startswith(
+                ("turns.", "memories.")
+            ):
+                assert answer.status in (400, 404), (method, path, answer)
+    assert world.as_owner("home", "GET", "/v1/export").body == before
+
+
+def test_no_header_leads_to_another_owners_things(world: World) -> None:
+    said = world.ask("POST", "/v1/turns", {"text": "x"}, authorization=f"Bearer {world.tokens['alice']}",
+                     x_session_id="home-only", idempotency_key="1", x_stackmem_owner="home").json  # fmt: skip
+    assert said["session_id"] == "home-only"  # one of alice's own
+    assert [turn for turn in exported(world, "home") if turn["turn_id"] == said["turn_id"]] == []
+    assert [turn for turn in exported(world, "alice") if turn["turn_id"] == said["turn_id"]] != []
+
+
+def exported(world: World, owner: str) -> list[Any]:
+    lines = world.as_owner(owner, "GET", "/v1/export").body.decode().splitlines()
+    return [line for line in map(json.loads, lines) if line["kind"] == "turn"]
 
 
 # --- whose -----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from flask import Blueprint, Flask, request
 from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Response
 
+from web.completions import shaped
 from web.pages.shown import page
 from web.problems import SENTENCES, handle_errors, problem
 
@@ -23,4 +24,5 @@ def register(app: Flask, pages: Blueprint) -> None:
     def _nothing(error: NotFound) -> Page | Response:
         if "text/html" in request.headers.get("Accept", "") and not request.path.startswith("/v1/"):
             return error_page(404, SENTENCES[404])
-        return problem(404, SENTENCES[404])
+        answer: Response = shaped(problem)(404, SENTENCES[404])
+        return answer
