@@ -217,8 +217,8 @@ def _schema(given: Any) -> dict[str, Any] | None:
 
 def _text(body: Mapping[str, Any], name: str) -> str | None:
     value = body.get(name)
-    if isinstance(value, dict):  # Open WebUI may send all it knows of its user
-        value = value.get("id")
+    if isinstance(value, dict):  # Open WebUI may send all it knows of its user, who has many chats
+        return None
     if value is None or isinstance(value, str):
         return value or None
     raise BadParameter(name, f"{name} must be text.")

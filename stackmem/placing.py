@@ -14,6 +14,7 @@ from peewee import fn
 from stackmem.chat_body import Pair
 from stackmem.models import Session, Turn
 from stackmem.sessions import IDLE_LIMIT
+from stackmem.text import letters
 
 PREFIX = "chat-"  # of sessions begun for clients that name none
 LOOKED_AT = 200  # newest turns of a session
@@ -100,12 +101,8 @@ def _run(turns: Sequence[Turn], last: int, pairs: Sequence[Pair]) -> int:
 
 
 def _is_stored(pair: Pair, turn: Turn) -> bool:
-    """Tell whether a turn holds this exchange; of the reply the client may have only the beginning."""
-    return bool(turn.user) and turn.user in pair.may_be and _words(turn.reply).startswith(_words(pair.reply))
-
-
-def _words(text: str) -> str:
-    return "".join(text.split())
+    """Tell whether a turn holds this exchange; the client may have only the reply's beginning, or have tidied it up."""
+    return bool(turn.user) and turn.user in pair.may_be and letters(turn.reply).startswith(letters(pair.reply))
 
 
 def _turns_of(owner: str, name: str) -> list[Turn]:

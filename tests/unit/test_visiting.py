@@ -256,6 +256,14 @@ def test_a_reply_of_which_only_the_beginning_was_taken_is_recognised(model: Scri
     assert "いい天気だね。" in model.asked[-1]["messages"][2]["content"]
 
 
+def test_a_reply_that_a_client_has_tidied_up_is_recognised(model: ScriptedModel, client: Client) -> None:
+    model.script = lambda _: say("ＲＴＸ　３０５０だね！ｶｯｺｲｲ～")
+    client.say("GPUを買った")
+    client.history[-1]["content"] = "RTX 3050だね!\nカッコイイ〜"
+    client.say("うん")
+    assert len({name for name, _, _ in stored()}) == 1
+
+
 def test_words_whose_reply_was_not_taken_are_no_part_of_the_next_turn(model: ScriptedModel, client: Client) -> None:
     model.script = counting
     client.say("おはよう")
