@@ -32,7 +32,7 @@ class Place:
     session: str | None = None
     again: Turn | None = None
     stored: dict[int, Turn] = field(default_factory=dict)
-    is_whole: bool = False  # every exchange that was sent, or at least two, are stored
+    is_sure: bool = False  # the exchanges end where the session does, and two of them are stored, or all just now
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ def _within(asking: Asking, name: str) -> tuple[Rank, Place]:
         rank = (run, run == len(pairs) == last + 1, follows, turns[last].id)
         if run and rank > best[0]:
             stored = {len(pairs) - 1 - back: turns[last - back] for back in range(run)}
-            best = rank, Place(name, again, stored, is_whole=run == len(pairs) or run > 1)
+            is_fresh = run == len(pairs) and asking.now - turns[last].received_at < IDLE_LIMIT
+            best = rank, Place(name, again, stored, is_sure=follows > 0 and (run > 1 or is_fresh))
     return best
 
 

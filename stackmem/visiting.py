@@ -98,7 +98,7 @@ class Visiting:
         for first in range(min(len(talk.new) - 1, SPLIT), 0, -1):
             pairs = (*talk.pairs, Pair(talk.new[:first], ""))
             place = find_place(replace(asking, pairs=pairs, words="\n".join(talk.new[first:])), name)
-            if place.is_whole:
+            if place.is_sure:
                 return replace(talk, pairs=pairs, new=talk.new[first:]), place
         return talk, find_place(asking, name)
 

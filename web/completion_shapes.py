@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer under way: its id, its time, and the model that was asked for."""
+    """One answer under way: its id, its time, and the model's name."""
 
     model: str
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")

@@ -6,6 +6,7 @@ from typing import Any
 from flask import Blueprint, Response, g, request
 
 from stackmem.chat_body import MODELS, RAW, ChatBody, read_body
+from stackmem.config import OFFLINE
 from stackmem.speaking import OnSentence
 from stackmem.visiting import Answered, Visit, Visiting
 from web import openai_shapes
@@ -59,7 +60,8 @@ def completions() -> dict[str, Any] | Response:
     request.max_content_length = BODY_LIMIT
     body = read_body(json_object())
     visiting, visit = Visiting(runtime().conversation), _visit(body)
-    completion = Completion(body.model)
+    # The offline rules say so in every answer, whatever was asked for.
+    completion = Completion(OFFLINE if runtime().chat.name == OFFLINE else body.model)
     if not body.stream:
         return completion.whole(visiting.answer(visit))
 
@@ -71,7 +73,9 @@ def completions() -> dict[str, Any] | Response:
 
     underway = Underway(work, database())
     events = completion.events(underway, include_usage=body.include_usage)
-    return Response(events, content_type="text/event-stream; charset=utf-8", headers={"Cache-Control": "no-store"})
+    # The last is nginx's: else it would hold a stream back until it is whole.
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return Response(events, content_type="text/event-stream; charset=utf-8", headers=headers)
 
 
 def _visit(body: ChatBody) -> Visit:

@@ -322,3 +322,12 @@ def test_a_client_gets_its_own_word_and_one_that_nobody_knows_stores_nothing(ser
         check_problem(send(server.url, "GET", f"{path}?client=aibo"), 400, "kai, stack-chan, vrm")
     assert server.post("/v1/turns?client=aibo", {"text": "だれ", "session_id": "aibo"})[0] == 400
     assert "aibo" not in {row["session_id"] for row in get(server, "/v1/sessions")["sessions"]}
+
+
+def test_the_offline_rules_say_who_they_are_to_any_chat_client(server: RunningServer) -> None:
+    asking = {"model": "gpt-4o", "messages": [{"role": "user", "content": "おはよう"}]}
+    for more in ({}, {"model": "stackmem-raw"}):
+        status, answer = server.post("/v1/chat/completions", asking | more)
+        assert (status, answer["model"]) == (200, "offline")
+        assert answer["choices"][0]["message"]["content"] == "おはよう！"
+        assert answer["usage"]["total_tokens"] > 0

@@ -274,6 +274,18 @@ def test_words_whose_reply_was_not_taken_are_no_part_of_the_next_turn(model: Scr
     assert len({name for name, _, _ in stored()}) == 1
 
 
+def test_words_said_once_long_ago_are_no_beginning_of_new_ones(
+    world: World, model: ScriptedModel, client: Client
+) -> None:
+    model.script = counting
+    Client(world).say("ねえ")
+    world.clock.advance(minutes=11)
+    client.history.append({"role": "user", "content": "ねえ"})
+    client.say("聞いて")
+    assert [words for _, words, _ in stored()] == ["ねえ", "ねえ\n聞いて"]
+    assert len({name for name, _, _ in stored()}) == 2
+
+
 def test_words_in_two_messages_that_nobody_has_heard_are_one_turn(model: ScriptedModel, client: Client) -> None:
     model.script = counting
     client.history.append({"role": "user", "content": "ねえ"})
