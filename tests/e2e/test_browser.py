@@ -1,39 +1,21 @@
 """The pages in Debian's Chromium, as a person uses them: on a phone and a desk, in Japanese, by keyboard too."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests.running import RunningServer, until
 
-CHROMIUM = "/usr/bin/chromium"
-# Without these Chromium talks to its maker's servers at every start.
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 SIZES = {"phone": {"width": 360, "height": 740}, "desk": {"width": 1280, "height": 800}}
 PATIENCE_MS = 30_000
 SERIOUS = ("serious", "critical")
 
 Open = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; each gets a context of its own."""
-    if shutil.which(CHROMIUM) is None:
-        pytest.skip(f"There is no {CHROMIUM}: install Debian's package chromium.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

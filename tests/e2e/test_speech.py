@@ -8,11 +8,13 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, expect
 
 from stackmem.sound import Sound, l16, read_wav, wav
 from tests.running import RunningServer, command, request, until
 from tests.scripted import Answer, error, form_of, hang, raw, say, speech, tone, transcript
 from tests.speech import Services, services
+from tests.visiting import Visitor
 from tests.wire import Answer as Got
 from tests.wire import check_problem, send
 
@@ -236,6 +238,38 @@ def test_speech_goes_with_the_words_it_says(server: RunningServer, now: Services
     assert request("DELETE", f"{server.url}/v1/memories/{memory['memory_id']}?turns=1&now=1")[0] == 200
     until(lambda: not kept(), "the sound of what is forgotten is deleted")
     check_problem(send(server.url, "GET", turn["audio_url"]), 404, "no words")
+
+
+# --- pages ---
+
+
+def test_pages_let_a_reply_be_heard_where_it_has_speech(server: RunningServer, now: Services) -> None:
+    visitor = Visitor(server.url)
+    spoken = server.say("やあ", "pages")
+    now.chat.answer = say("……！")
+    silent = server.say("えっ", "pages")
+    address = f"/turns/{spoken['turn_id']}/speech"
+    assert f'src="{address}"' in visitor.get(f"/turns/{spoken['turn_id']}").html
+    assert "<audio" not in visitor.get(f"/turns/{silent['turn_id']}").html
+    assert heard(server, address).rate == 24000
+    missing = visitor.get(f"/turns/{silent['turn_id']}/speech")
+    assert (missing.status, "text/html" in str(missing.headers)) == (404, True)
+
+
+def test_the_talk_page_speaks_the_reply(server: RunningServer, now: Services, chromium: Browser) -> None:
+    page = chromium.new_page(base_url=server.url, locale="ja-JP")
+    faults = list[str]()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
+    page.goto("/talk")
+    expect(page.locator("#speak")).to_have_attribute("aria-pressed", "true")
+    page.get_by_label("言葉").fill("やあ")
+    page.get_by_role("button", name="話す", exact=True).click()
+    page.wait_for_function("document.querySelector('.exchange audio')?.played.length > 0")
+    page.get_by_role("button", name="声に出す").click()
+    page.wait_for_function("document.querySelector('.exchange audio').paused")
+    page.close()
+    assert faults == []
 
 
 def test_speech_survives_a_restart_and_is_made_again_where_it_is_missing(server: RunningServer, now: Services) -> None:

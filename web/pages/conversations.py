@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, g, request
+from flask import Blueprint, Response, g, request
 
 from evals.marks import KINDS, mark_of
 from stackmem.browsing import memories_of, page_of, session_of, talks, turns_of
@@ -11,11 +11,14 @@ from stackmem.why import turn_of, why, why_not
 from web.access import runtime
 from web.pages.asked import asked, page_number
 from web.pages.shown import page
+from web.sounds import sound_response
+from web.speech import has_speech, speech_of
 
 blueprint = Blueprint("conversations", __name__)
 
 TALKS = 30  # sessions on a page
 TURNS = 50
+SPEECH_RATE = 24_000  # Hz
 
 
 @blueprint.get("/conversations")
@@ -47,12 +50,19 @@ def turn(turn_id: str) -> str:
         turn=row,
         why=why(row, zone),
         how=how(row),
+        has_speech=has_speech(row),
         memories=memories_of([row])[row.id],
         memory_id=memory_id,
         mark=mark_of(row),
         kinds=[kind for kind in KINDS if row.searched != (kind == "should_have_searched")],
         why_not=why_not(runtime().recall, row, memory_id, zone) if memory_id else None,
     )
+
+
+@blueprint.get("/turns/<turn_id>/speech")
+def speech(turn_id: str) -> Response:
+    """Return the speech of a reply as a browser plays it; a page's cookie counts here."""
+    return sound_response(speech_of(turn_id), SPEECH_RATE, "wav")
 
 
 def how(turn: Turn) -> str:

@@ -15,6 +15,7 @@ from web.access import runtime
 from web.pages.asked import filled
 from web.pages.conversations import how
 from web.pages.shown import done, page
+from web.speech import has_speech
 
 blueprint = Blueprint("talk", __name__)
 
@@ -33,19 +34,25 @@ def show() -> str:
         exchanges=[exchange(turn) for turn in turns],
         emotion=last.emotion if last else "neutral",
         offline=runtime().chat.name == "offline",
+        speaks=runtime().aloud.voice is not None,
     )
 
 
 def exchange(turn: Turn) -> dict[str, Any]:
     """Return what is shown of a turn: its words, and how its reply came about."""
-    return {"turn": turn, "why": why(turn, runtime().settings.zone), "how": how(turn)}
+    return {
+        "turn": turn,
+        "why": why(turn, runtime().settings.zone),
+        "how": how(turn),
+        "has_speech": has_speech(turn),
+    }
 
 
 @blueprint.post("/talk")
 def say() -> Response | str:
     """Answer what was typed or heard: with the new exchange alone where the page's script asks, else with the page."""
     said = Said(owner=g.owner, text=filled("text"), session_id=SESSION, device=g.device, key=filled("key") or None)
-    turn = runtime().conversation.turn(said)
+    turn, _ = runtime().aloud.turn(said)
     if request.headers.get("X-Part"):
         return page("exchange.html", one=exchange(turn))
     return done("pages.talk.show", "")

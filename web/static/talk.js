@@ -1,6 +1,6 @@
 // The talk without loading the page again: words go out, the new exchange comes back as HTML, the face follows it.
-// Speech stays in this browser: voices of the device speak, and the microphone is offered only where the browser
-// itself, without a service elsewhere, understands what it hears.
+// The server's synthesis speaks where one is set, else a voice of the device. The microphone is offered only where the
+// browser itself, without a service elsewhere, understands what it hears.
 "use strict";
 
 const form = document.getElementById("talk");
@@ -52,7 +52,7 @@ async function talk(text) {
     words.value = "";
     show(exchange.dataset.emotion, exchange.dataset.action);
     exchange.scrollIntoView({ block: "nearest" });
-    say(exchange.querySelector(".reply").textContent);
+    say(exchange);
   } catch (error) {
     show("sad", "none");
     complain(error instanceof TypeError ? form.dataset.fault : error.message);
@@ -74,30 +74,45 @@ function voice() {
   return all.find((one) => one.localService && one.lang.replace("_", "-").startsWith(tongue.slice(0, 2)));
 }
 
-function say(text) {
-  if (speak.getAttribute("aria-pressed") !== "true" || !voice()) return;
+function hush() {
+  window.speechSynthesis?.cancel();
+  for (const audio of document.querySelectorAll("audio")) audio.pause();
+}
+
+function say(exchange) {
+  hush();
+  if (speak.getAttribute("aria-pressed") !== "true") return;
+  const audio = exchange.querySelector("audio");
+  const text = exchange.querySelector(".reply").textContent;
+  if (!audio) return sayHere(text);
+  audio.onplaying = () => face.toggleAttribute("data-speaking", true);
+  audio.onpause = audio.onended = () => face.toggleAttribute("data-speaking", false);
+  audio.play().catch((error) => {
+    if (error.name === "NotSupportedError") sayHere(text); // there is no speech: the synthesis failed
+  });
+}
+
+function sayHere(text) {
+  if (!voice()) return;
   const utterance = new SpeechSynthesisUtterance(text);
   utterance.voice = voice();
   utterance.lang = tongue;
   utterance.onstart = () => face.toggleAttribute("data-speaking", true);
   utterance.onend = utterance.onerror = () => face.toggleAttribute("data-speaking", false);
-  speechSynthesis.cancel();
   speechSynthesis.speak(utterance);
 }
 
 function offerSpeaker() {
-  speak.hidden = !voice();
+  speak.hidden = !("speaks" in form.dataset || voice());
 }
 
-if (window.speechSynthesis) {
-  offerSpeaker();
-  speechSynthesis.addEventListener?.("voiceschanged", offerSpeaker);
-  speak.addEventListener("click", () => {
-    const on = speak.getAttribute("aria-pressed") !== "true";
-    speak.setAttribute("aria-pressed", String(on));
-    if (!on) speechSynthesis.cancel();
-  });
-}
+offerSpeaker();
+window.speechSynthesis?.addEventListener?.("voiceschanged", offerSpeaker);
+speak.addEventListener("click", () => {
+  const on = speak.getAttribute("aria-pressed") !== "true";
+  speak.setAttribute("aria-pressed", String(on));
+  if (!on) hush();
+});
 
 // --- microphone ---
 
