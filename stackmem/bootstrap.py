@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from stackmem.adapters.folder_lock import FolderLock
 from stackmem.adapters.llama_chat import LlamaChat
 from stackmem.adapters.llama_server import LlamaServer, check_model
 from stackmem.adapters.offline import OfflineChat
@@ -328,6 +329,20 @@ def _open_index(settings: Settings, embedder: Embedder, database: Any, lock_wait
     finally:
         if opened:
             database.close()
+
+
+@contextmanager
+def owned_index_folder(settings: Settings, wait_s: float) -> Iterator[None]:
+    """Keep every server of this store away for the block. Raises Busy where one is there; a shared index keeps none."""
+    if settings.index_is_shared:
+        yield
+        return
+    lock = FolderLock(settings.index_folder, wait_s)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def index_store(settings: Settings, lock_wait_s: float) -> IndexStore:

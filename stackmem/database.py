@@ -44,10 +44,14 @@ def open_database(url: str) -> Any:
 
     Raises SettingsError with one sentence when it cannot be opened or belongs to a newer stackmem.
     """
-    database = _sqlite(url) if url.startswith("sqlite:") else _postgres(url)
+    database = database_at(url)
     proxy.initialize(database)
     try:
         migrate(database)
+        if is_half_filled(database):
+            raise SettingsError(
+                "This store is half filled: let the same `stackmem migrate-data --to …` run to its end first."
+            )
     except peewee.ImproperlyConfigured as exc:
         raise SettingsError(
             "STACKMEM_DATABASE_URL is wrong: PostgreSQL needs its driver; pip install 'stackmem[postgres]'."
@@ -57,6 +61,11 @@ def open_database(url: str) -> Any:
             f"The database cannot be used ({' '.join(str(exc).split())}). Check STACKMEM_DATABASE_URL and the folder."
         ) from exc
     return database
+
+
+def database_at(url: str) -> Any:
+    """Return the database at an address, not connected. Raises SettingsError with one sentence."""
+    return _sqlite(url) if url.startswith("sqlite:") else _postgres(url)
 
 
 def _sqlite(url: str) -> Any:
@@ -99,6 +108,15 @@ def migrate(database: Any) -> list[str]:
             return []
         with _migration_lock(database):
             return list(runner.up())
+
+
+HALF_FILLED = "data_migration"  # a table that is there while `stackmem migrate-data` fills a store
+
+
+def is_half_filled(database: Any) -> bool:
+    """Tell whether a migration into this store was begun and not ended."""
+    with database.connection_context():
+        return bool(database.table_exists(HALF_FILLED))
 
 
 def _switch_to_wal(database: Any) -> None:

@@ -14,6 +14,7 @@ from stackmem.cli.bench import bench
 from stackmem.cli.device import devices
 from stackmem.cli.doctor import doctor
 from stackmem.cli.explaining import why
+from stackmem.cli.keeping import backup, migrate_data, restore
 from stackmem.cli.memory import memories
 from stackmem.cli.rebuild import reindex
 from stackmem.cli.standing import retry, status
@@ -71,5 +72,20 @@ def main() -> None:
     """
 
 
-for command in (chat, import_, export, reindex, memories, why, devices, status, retry, bench, doctor):
+for command in (
+    chat,
+    import_,
+    export,
+    reindex,
+    memories,
+    why,
+    devices,
+    status,
+    retry,
+    bench,
+    doctor,
+    backup,
+    restore,
+    migrate_data,
+):
     main.add_command(command)
