@@ -159,10 +159,11 @@ def _checked(file: sqlite3.Connection, path: Path) -> Backup:
     if not file.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (NOTE,)).fetchone():
         raise InvalidInput(f"{path} is no backup of stackmem: those are made by `stackmem backup FILE`.")
     note = json.loads(file.execute(f"SELECT note FROM {NOTE}").fetchone()[0])
-    if note["format"] > FORMAT or _unknown_migrations(file):
-        raise InvalidInput(f"{path} was made by a newer stackmem ({note['version']}): install that version.")
-    if file.execute("PRAGMA quick_check").fetchone()[0] != "ok" or note["sha256"] != _digest(file):
+    is_known = note["format"] <= FORMAT
+    if file.execute("PRAGMA quick_check").fetchone()[0] != "ok" or (is_known and note["sha256"] != _digest(file)):
         raise InvalidInput(f"{path} is damaged: take another backup.")
+    if not is_known or _unknown_migrations(file):
+        raise InvalidInput(f"{path} was made by a newer stackmem ({note['version']}): install that version.")
     turns, memories = (file.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("turn", "memory"))
     files = {name: text for name, text in file.execute(f"SELECT * FROM {FILES}") if _PERSONA.fullmatch(name)}
     return Backup(note["made_at"], turns, memories, files)

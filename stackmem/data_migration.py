@@ -53,6 +53,8 @@ def _prepare(target: Any) -> None:
                 "The target holds tables of something else: take an empty database. Nothing was changed."
             )
         migrate(target)
+    except peewee.ImproperlyConfigured as exc:
+        raise InvalidInput("PostgreSQL needs its driver; pip install 'stackmem[postgres]'.") from exc
     except (peewee.DatabaseError, peewee.InterfaceError) as exc:
         said = " ".join(str(exc).split())
         raise InvalidInput(f"The target cannot be used ({said}). Is its address right, and does it exist?") from exc

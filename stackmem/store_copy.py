@@ -15,6 +15,7 @@ from peewee import (  # type: ignore[attr-defined]  # its stubs lack sort_models
     AutoField,
     BlobField,
     BooleanField,
+    FloatField,
     JSONField,
     SqliteDatabase,
     sort_models,
@@ -148,7 +149,7 @@ def empty(database: Any) -> None:
 
 def content(database: Any, report: Report | None = None) -> dict[str, Content]:
     """Return what each table holds, by its name."""
-    return {table_of(model): _content(rows(database, model), report) for model in STORED}
+    return {table_of(model): _content(model, rows(database, model), report) for model in STORED}
 
 
 def copy(source: Any, target: Any, report: Report | None = None) -> dict[str, Content]:
@@ -161,16 +162,17 @@ def copy(source: Any, target: Any, report: Report | None = None) -> dict[str, Co
                 insert(target, model, batch)
                 yield batch
 
-        found[table_of(model)] = _content(passed_on(), report)
+        found[table_of(model)] = _content(model, passed_on(), report)
     raise_ids(target, last_ids(source))
     return found
 
 
-def _content(batches: Iterator[list[Values]], report: Report | None) -> Content:
+def _content(model: Any, batches: Iterator[list[Values]], report: Report | None) -> Content:
+    fields = model._meta.sorted_fields
     count = total = 0
     for batch in batches:
         count += len(batch)
-        total += sum(int.from_bytes(hashlib.sha256(_text(row)).digest()) for row in batch)
+        total += sum(int.from_bytes(hashlib.sha256(_text(fields, row)).digest()) for row in batch)
         if report:
             report(len(batch))
     return Content(count, f"{total % 2**256:064x}")  # a sum: two databases sort text differently
@@ -247,19 +249,21 @@ def _to_driver(field: Any, value: Any) -> Any:
     return json_text(value) if isinstance(field, JSONField) else value
 
 
-def _text(row: Values) -> bytes:
+def _text(fields: Sequence[Any], row: Values) -> bytes:
     """Return a row in one form, whatever database it was read from."""
-    return "\x1f".join(map(_form, row)).encode()
+    return "\x1f".join(map(_form, fields, row)).encode()
 
 
-def _form(value: Any) -> str:
+def _form(field: Any, value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(timespec="microseconds")
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, dict | list):
+    if isinstance(field, FloatField) and value is not None:
+        return f"{value:.6g}"  # PostgreSQL's REAL has no more digits
+    if isinstance(field, JSONField):
         return json.dumps(_plain(value), sort_keys=True)
-    return repr(_plain(value))
+    return repr(value)
 
 
 def _plain(value: Any) -> Any:
