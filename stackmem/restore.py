@@ -1,9 +1,10 @@
 """A backup takes the place of a store: all rows in one transaction, then the persona files, then a new index."""
 
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,22 @@ from stackmem.exceptions import StackmemError, TransientError
 from stackmem.jobs import reindex_job
 from stackmem.models import Device, Memory, Turn
 
+COPY = ".restore-"  # how a folder for a copy begins
+
 
 @contextmanager
 def opened(path: Path, folder: Path) -> Iterator[Any]:
     """Open a checked backup for reading; one of an older version is brought up to date in a copy, inside ``folder``."""
-    with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder) as place:
-        with closing(sqlite3.connect(address(path), uri=True)) as file:
-            is_older = {name for (name,) in file.execute("SELECT name FROM schema_migration")} != migration_names()
-            if is_older:
-                with closing(sqlite3.connect(Path(place) / "copy.db")) as copy:
-                    file.backup(copy)
-        if is_older:
+    for left in folder.glob(f"{COPY}*"):  # of one that was killed
+        shutil.rmtree(left)
+    with closing(sqlite3.connect(address(path), uri=True)) as file, ExitStack() as stack:
+        database = SqliteDatabase(address(path), uri=True)
+        if {name for (name,) in file.execute("SELECT name FROM schema_migration")} != migration_names():
+            place = stack.enter_context(tempfile.TemporaryDirectory(prefix=COPY, dir=folder))
+            with closing(sqlite3.connect(Path(place) / "copy.db")) as copy:
+                file.backup(copy)
             database = SqliteDatabase(str(Path(place) / "copy.db"), pragmas=PLAIN)
             migrate(database)
-        else:
-            database = SqliteDatabase(address(path), uri=True)
         with database.connection_context():
             yield database
 

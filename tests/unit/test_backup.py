@@ -187,6 +187,7 @@ def test_a_backup_of_an_older_version_is_brought_up_to_date(
     with closing(sqlite3.connect(file)) as opened, opened:
         backing._complete(opened, home, offline.clock.now())
     before = file.read_bytes()
+    (home / ".restore-of-one-that-was-killed").mkdir()
     restore(database, home, file, offline.clock.now())
     assert Turn.select().count() == 4
     assert not Turn.get_by_id(1).settled  # a column that is newer than the backup
