@@ -15,7 +15,7 @@ from tests.checking import execute, rows
 from tests.running import RunningServer, command, environment, json_of, until
 from tests.services import Postgres
 
-MANY = 8_000  # turns, so that a command can be killed in the middle
+MANY = 12_000  # turns, so that a command can be killed in the middle
 
 
 def talk(server: RunningServer) -> None:
@@ -113,7 +113,7 @@ def test_a_store_moves_to_postgres_and_talks_on(
 ) -> None:
     assert command(home, "restore", str(backup)).returncode == 0
     many_turns(home)
-    process, enough = started(home, "migrate-data", "--to", address), size_of(postgres_server, address) + 1_500_000
+    process, enough = started(home, "migrate-data", "--to", address), size_of(postgres_server, address) + 2_500_000
     until(lambda: size_of(postgres_server, address) > enough, "some turns are copied")
     killed(process)
     with psycopg.connect(address) as connection:
