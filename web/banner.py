@@ -93,4 +93,8 @@ def _reach(bound: Bound, insecure: bool) -> list[str]:
     everywhere = ipaddress.ip_address(bound[0].partition("%")[0]).is_unspecified
     shown = (address or "this machine's address") if everywhere else bound[0]
     how = "no token is asked for: --insecure" if insecure else "with its token: Authorization: Bearer …"
-    return [f"The robot's address: {_url(shown, bound[1])}/v1/turns   ({how})"]
+    url = _url(shown, bound[1])
+    return [
+        f"The robot's address: {url}/v1/turns   ({how})",
+        f"  stackchan-kai: {url}/kai   AI_StackChan_Ex and other chat clients: {url}/v1/chat/completions",
+    ]

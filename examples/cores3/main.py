@@ -12,6 +12,7 @@ from stackmem_client import RATE, Client, Recorder, Robot, lines
 
 URL = "http://192.168.1.20:8765"  # what `stackmem up --host 0.0.0.0` shows
 TOKEN = "sm_..."  # what `stackmem devices add kitchen` shows
+WIFI = ("", "")  # network and password, where UIFlow2 has not connected yet
 FOLDER = "/flash"  # where recordings and speech lie while they are needed
 STARTS_BY_VOICE = False  # True: it listens all the time, without a touch
 LOUD = 700  # a voice is louder than this; raise it where noise starts the recording
@@ -108,6 +109,20 @@ class Voice:
         Speaker.end()
 
 
+def connect(face):
+    """Join the Wi-Fi, unless UIFlow2 has done so."""
+    import network
+
+    wlan = network.WLAN(network.STA_IF)
+    if wlan.isconnected() or not WIFI[0]:
+        return
+    face.show("sleepy", "Wi-Fiにつないでいるよ…")
+    wlan.active(True)
+    wlan.connect(*WIFI)
+    while not wlan.isconnected():
+        time.sleep_ms(200)
+
+
 def is_touched():
     """Tell whether somebody touches the screen."""
     M5.update()
@@ -119,6 +134,7 @@ def run():
     M5.begin()
     gc.collect()
     face = Face()
+    connect(face)
     robot = Robot(Client(URL, TOKEN), Recorder(Microphone(), LOUD), face, Voice(), FOLDER)
     face.show("neutral", "話しかけてね" if STARTS_BY_VOICE else "さわって話してね")
     while True:

@@ -20,6 +20,19 @@ from tests.wire import send
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cores3"
 HEAP = "192k"  # bytes: less than a recording, and much less than a CoreS3 has
+NETWORK = """
+STA_IF = 0
+class WLAN:
+    known = None
+    def __init__(self, interface):
+        pass
+    def active(self, on):
+        assert on
+    def connect(self, network, password):
+        WLAN.known = (network, password)
+    def isconnected(self):
+        return WLAN.known == ("home", "secret")
+"""
 ANSWER = {"reply": "うん", "emotion": "happy", "action": "nod", "audio_url": None}
 
 
@@ -41,6 +54,7 @@ def robot(micropython: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("robot")
     shutil.copy(EXAMPLE / "stackmem_client.py", folder)
     shutil.copy(Path(__file__).parents[1] / "m5_standin.py", folder / "M5.py")
+    (folder / "network.py").write_text(NETWORK, "utf-8")
 
     def run(script: str, **values: Any) -> list[Any]:
         head = ["from stackmem_client import *", *(f"{name} = {value!r}" for name, value in values.items())]
@@ -132,6 +146,7 @@ def test_the_persona_says_which_faces_are_needed(it: Any, robot: Any) -> None:
 def example(server: RunningServer, token: str, folder: Path) -> str:
     """The main program as somebody would fill it in."""
     text = (EXAMPLE / "main.py").read_text("utf-8")
+    text = text.replace('WIFI = ("", "")', 'WIFI = ("home", "secret")')
     filled = {"http://192.168.1.20:8765": server.url, "sm_...": token, "/flash": str(folder)}
     for given, value in filled.items():
         assert f'"{given}"' in text
@@ -143,9 +158,10 @@ def test_a_touch_a_sentence_a_face_and_a_voice(it: Any, robot: Any) -> None:
     server, now, token = it
     told = robot(example(server, token, robot.folder))
     shown = [line["shown"] for line in told if "shown" in line]
-    assert shown[:3] == ["さわって話してね", "きいているよ…", "かんがえているよ…"]
-    assert set(shown[3:]) == {"ミケちゃんか。かわいいね！"}
-    assert len(shown) > 4, "it nods"
+    waits = ["Wi-Fiにつないでいるよ…", "さわって話してね", "きいているよ…", "かんがえているよ…"]
+    assert shown[:4] == waits
+    assert set(shown[4:]) == {"ミケちゃんか。かわいいね！"}
+    assert len(shown) > 5, "it nods"
     (played,) = [line for line in told if "played" in line]
     assert played["played"] == "01000100803e0000"  # PCM, one channel, 16,000 Hz
     heard = until(lambda: now.asr.requests, "something was heard")[-1]

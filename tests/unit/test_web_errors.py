@@ -83,6 +83,7 @@ def said(monkeypatch: pytest.MonkeyPatch, lan: str | None, address: str, *, inse
 
 def test_the_terminal_says_where_the_robot_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "http://192.168.1.7:8765/v1/turns" in said(monkeypatch, "192.168.1.7", "0.0.0.0")
+    assert "http://192.168.1.7:8765/kai" in said(monkeypatch, "192.168.1.7", "0.0.0.0")
     assert "http://192.168.1.9:8765/v1/turns" in said(monkeypatch, "192.168.1.7", "192.168.1.9")
     assert "its address will be http://192.168.1.7:8765/v1/turns" in said(monkeypatch, "192.168.1.7", "127.0.0.1")
     assert "this machine's address" in said(monkeypatch, None, "0.0.0.0")
