@@ -23,8 +23,8 @@ from tests.unit.world import World
 ON_BOTH = {
     "test_compare", "test_converse", "test_editing", "test_exporting", "test_fields", "test_forgetting",
     "test_importing", "test_indexing", "test_listing", "test_live_scoring", "test_marks", "test_naming",
-    "test_owners_apart", "test_prepared", "test_rebuilding", "test_remember", "test_restoring", "test_sessions",
-    "test_sources", "test_status", "test_visiting", "test_windows", "test_work",
+    "test_owners_apart", "test_polling", "test_prepared", "test_rebuilding", "test_remember", "test_restoring",
+    "test_sessions", "test_sources", "test_status", "test_visiting", "test_windows", "test_work",
 }  # fmt: skip
 
 

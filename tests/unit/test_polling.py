@@ -1,6 +1,7 @@
 """Turns that a robot polls for: one job a turn, whatever becomes of the thread that answers it."""
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -19,8 +20,10 @@ from tests.unit.world import TURN_TIMEOUT_S, World, again
 
 
 @pytest.fixture
-def polling(world: World) -> Polling:
-    return Polling(world.conversation, world.clock)
+def polling(world: World) -> Iterator[Polling]:
+    polling = Polling(world.conversation, world.clock)
+    yield polling
+    idle(polling)  # its threads have given their connections back
 
 
 def done(polling: Polling, job: TurnJob) -> Turn:
