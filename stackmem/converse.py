@@ -161,7 +161,7 @@ class Conversation:
         raw, persona, again = thought.reply, self.thinker.persona, _is_again(turn, said)
         reply = thought.speech.stored(clean(raw.reply).strip() if raw else "")
         is_asking = bool(said.brought and said.brought.calls)  # the client is to run its tools first
-        turn.reply = turn.reply if is_asking else reply or persona.fallback_line(turn.id)
+        turn.reply = "" if is_asking else reply or persona.fallback_line(turn.id)
         turn.emotion = body.emotion_id(raw.emotion if raw else "", persona.emotions)
         turn.action = body.action_id(raw.action if raw else "", persona.actions)
         turn.degraded, turn.model = not (reply or is_asking), self.thinker.chat.name

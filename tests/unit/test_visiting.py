@@ -522,6 +522,17 @@ def test_a_client_with_tools_gets_its_calls_and_not_ours(model: ScriptedModel, c
     assert Session.select().count() == 1
 
 
+def test_a_turn_asked_anew_that_now_calls_a_tool_has_no_reply_until_there_is_one(
+    model: ScriptedModel, client: Client
+) -> None:
+    asking = [{"role": "user", "content": "京都の天気は？"}]
+    model.script = [error(401, "no"), call("get_weather", {"city": "京都"})]
+    assert client.send(asking, tools=[WEATHER]).turn.degraded  # type: ignore[union-attr]
+    client.send(asking, tools=[WEATHER])
+    assert [(words, reply) for _, words, reply in stored()] == [("京都の天気は？", "")]
+    assert not Turn.get().degraded
+
+
 def test_what_tools_gave_is_answered_without_tools_too(model: ScriptedModel, client: Client) -> None:
     made = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
     model.script = lambda _: content("晴れだよ。")
