@@ -18,15 +18,15 @@ from stackmem.ids import turn_uid
 from stackmem.logs import about
 from stackmem.looks import LOOK_AFTER, unlooked
 from stackmem.metering import NoMeter
-from stackmem.models import Owner, Session, ToolTrace, Turn, proxy
+from stackmem.models import Owner, Session, Turn, proxy
 from stackmem.persona import prompts_of
-from stackmem.ports import Clock, Hint, Meter, Queue, ToolCall
+from stackmem.ports import Clock, Hint, Meter, Queue
 from stackmem.prepared import Prepared, slots
-from stackmem.recall import ToolResult
 from stackmem.regenerating import make_way
 from stackmem.speaking import OnSentence, Speech
-from stackmem.text import clean, clean_json
+from stackmem.text import clean
 from stackmem.thinking import Deadline, Thinker, Thought
+from stackmem.tracing import trace
 
 POLL = 0.1  # seconds between looks at a turn that another request is answering
 
@@ -37,10 +37,6 @@ _OPENED = (
 _ANSWERED = (
     Turn.reply, Turn.emotion, Turn.action, Turn.degraded, Turn.model, Turn.prompts, Turn.state, Turn.searched,
     Turn.memory_ids, Turn.model_calls, Turn.tokens, Turn.durations_ms, Turn.withheld,
-)  # fmt: skip
-_TRACED = (
-    ToolTrace.turn, ToolTrace.ordinal, ToolTrace.tool, ToolTrace.arguments, ToolTrace.hits, ToolTrace.relaxed,
-    ToolTrace.note, ToolTrace.looked_for, ToolTrace.result, ToolTrace.duration_ms,
 )  # fmt: skip
 _OPEN = Prepared(lambda **_: Turn.insert(slots(*_OPENED)))
 _ANSWER = Prepared(
@@ -54,7 +50,6 @@ _ANSWER_AGAIN = Prepared(  # unless its words were forgotten meanwhile
 _ENQUEUED = Prepared(
     lambda sessions, **_: Session.update(slots(Session.enqueued_at)).where(Session.id.in_(sessions)), lists=["sessions"]
 )
-_TRACE = Prepared(lambda **_: ToolTrace.insert(slots(*_TRACED)))
 
 
 @dataclass(frozen=True)
@@ -195,7 +190,7 @@ class Conversation:
         if thought.withheld:
             Turn.update(withheld=True).where(Turn.id.in_([refused.id for refused in thought.withheld])).execute()
         for ordinal, (call, result, spent_ms) in enumerate(thought.calls):
-            _trace(turn, ordinal, call, result, spent_ms)
+            trace(turn, ordinal, call, result, spent_ms)
         return due_looks(turn, self.clock.now())
 
 
@@ -294,18 +289,3 @@ def _durations(thought: Thought, said: Said, deadline: Deadline) -> dict[str, fl
 
 def _rounded(spent: Mapping[str, float]) -> dict[str, float]:
     return {name: round(ms, 3) for name, ms in spent.items()}
-
-
-def _trace(turn: Turn, ordinal: int, call: ToolCall, result: ToolResult, spent_ms: float) -> None:
-    _TRACE.insert(
-        turn=turn,
-        ordinal=ordinal,
-        tool=clean(call.name),
-        arguments=clean_json(call.arguments or {}),  # None: they could not be read, as the note says
-        hits=result.hits,
-        relaxed=result.relaxed,
-        note=result.note,
-        looked_for=result.looked_for,
-        result=result.content,
-        duration_ms=round(spent_ms, 3),
-    )
