@@ -11,7 +11,7 @@ CHECKS_INSTALLED := $(VENV)/.installed-checks
 # For `run`: options of `stackmem up`. For `test`: options of pytest (then on one core and without coverage).
 ARGS ?=
 # What the checks install beside stackmem. CI adds local, e5, clients and qwen3, whose torch alone is 200 MB to several GB.
-EXTRAS ?= test,postgres,redis
+EXTRAS ?= test,postgres,redis,mdns
 # For `bench`: the one to run.
 NAME ?=
 

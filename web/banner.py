@@ -39,6 +39,12 @@ def lan_address() -> str | None:
         return str(probe.getsockname()[0])
 
 
+def on_the_lan(bound: Bound) -> str | None:
+    """Return the address by which others reach a server that is bound to more than loopback, None without one."""
+    everywhere = ipaddress.ip_address(bound[0].partition("%")[0]).is_unspecified
+    return lan_address() if everywhere else bound[0]
+
+
 def banner(settings: Settings, runtime: Runtime, bound: Bound, *, insecure: bool) -> str:
     """Return the text: where it listens, what it works with, how to set a model, how the robot reaches it."""
     lines = [
@@ -90,8 +96,7 @@ def _reach(bound: Bound, insecure: bool) -> list[str]:
             f"For the robot:     {_command()} devices add NAME, then {_command()} up --host 0.0.0.0"
             + (f"; its address will be {_url(address, bound[1])}/v1/turns" if address else ""),
         ]
-    everywhere = ipaddress.ip_address(bound[0].partition("%")[0]).is_unspecified
-    shown = (address or "this machine's address") if everywhere else bound[0]
+    shown = on_the_lan(bound) or "this machine's address"
     how = "no token is asked for: --insecure" if insecure else "with its token: Authorization: Bearer …"
     url = _url(shown, bound[1])
     return [

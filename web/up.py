@@ -12,7 +12,8 @@ from stackmem.bootstrap import Runtime, build
 from stackmem.config import Settings, load_settings, unknown_settings
 from stackmem.exceptions import Busy
 from stackmem.logs import set_up
-from web.banner import banner
+from web.announcing import Announcement, can_announce
+from web.banner import Bound, banner, is_loopback, on_the_lan
 from web.listening import bind, bound_to, cannot_listen, require_a_device, stop_on_signals
 from web.process import announce, withdraw
 
@@ -85,10 +86,13 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
     announce(settings.home, bound, key)
     click.echo(banner(settings, runtime, bound, insecure=insecure))
     sys.stdout.flush()
+    announcement = _announce_name(bound)
     try:
         server.run()
     finally:
         withdraw(settings.home)
+        if announcement:
+            announcement.stop()
         server.close()
         if runtime.llama:
             runtime.llama.close()  # first: who waits for its answer would keep the process
@@ -99,3 +103,13 @@ def _serve(settings: Settings, runtime: Runtime, listening: socket.socket, insec
         runtime.close()
         sys.stdout.flush()
         os._exit(0)
+
+
+def _announce_name(bound: Bound) -> Announcement | None:
+    """Give the server a name on the LAN, where it is reached from there and the extra for it is installed."""
+    address = None if is_loopback(bound) or not can_announce() else on_the_lan(bound)
+    if address is None or ":" in address:
+        return None
+    announcement = Announcement(address, bound[1], lambda url: click.echo(f"Its name on this network: {url}"))
+    announcement.start()
+    return announcement
