@@ -4,13 +4,14 @@ from typing import Any
 
 import click
 
-from stackmem.bootstrap import Runtime
+from stackmem.bootstrap import Runtime, build
 from stackmem.cli.common import Server, json_option, print_json, store, with_server_or_own
 from stackmem.cli.progress import follow, progress_bar
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.doctor import examine
 from stackmem.drift import differs, sentence
+from stackmem.exceptions import Busy
 from stackmem.jobs import check_job
 from stackmem.work import is_indexed
 
@@ -45,7 +46,11 @@ def _checks(settings: Settings) -> list[dict[str, Any]]:
     def ask(server: Server) -> list[dict[str, Any]]:
         return server.call("GET", "/v1/admin/doctor", "home", timeout_s=PATIENCE)["checks"]  # type: ignore[no-any-return]
 
-    return with_server_or_own(ask, examine, settings, rebuild=False)  # type: ignore[no-any-return]
+    try:
+        return with_server_or_own(ask, examine, settings, rebuild=False)  # type: ignore[no-any-return]
+    except Busy:  # a web process of `waitress-serve` or gunicorn, which cannot be asked: all but its index is tried
+        with store(settings) as database:
+            return examine(build(settings, owns_index=False, database=database))
 
 
 def _drift(settings: Settings, mend: bool) -> dict[str, int]:

@@ -1,7 +1,10 @@
 """Every check of the doctor tries its part for real, and says what to do."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,17 @@ import pytest
 from stackmem import doctor
 from stackmem.bootstrap import Runtime, build
 from stackmem.config import load_settings
-from stackmem.doctor import Finding, examine
-from stackmem.models import Lease, Memory
+from stackmem.doctor import checks, examine, tried
+from stackmem.findings import Finding
+from stackmem.models import Lease, Memory, Session, Turn
 from stackmem.ports import Fingerprint, Vector
 from stackmem.reindexing import reindex
-from tests.scripted import ScriptedServer, error, say
+from stackmem.witness import seen
+from tests.fakes import FixedClock
+from tests.scripted import Answer, ScriptedServer, call, error, say, speech, transcript
+from tests.services import Postgres, RabbitMQ, Redis
+
+SEARCH = call("search_memory", {"query": "猫の名前"})
 
 Built = Callable[..., Runtime]
 
@@ -38,15 +47,16 @@ def built(tmp_path: Path) -> Iterator[Built]:
 
 
 def found(runtime: Runtime, name: str) -> tuple[str, str]:
-    (check,) = (check for check in examine(runtime) if check["name"] == name)
-    return check["state"], check["sentence"]
+    finding = tried(checks()[name], runtime)
+    return finding.state, finding.sentence
 
 
 def test_all_defaults_pass_every_check_or_are_noted(built: Built) -> None:
     states = {check["name"]: check["state"] for check in examine(built())}
     assert states == {
-        "settings": "ok", "database": "ok", "index": "ok", "embedder": "ok", "chat model": "note",
-        "memory model": "note",
+        "settings": "ok", "clock": "ok", "disk": "ok", "database": "ok", "index": "ok", "embedder": "ok",
+        "chat model": "note", "memory model": "note", "judge model": "note", "ears": "note", "voice": "note",
+        "broker": "ok",
     }  # fmt: skip
     assert not Lease.select().exists()
 
@@ -91,18 +101,139 @@ def test_an_embedder_that_is_down_fails_with_its_own_sentence(built: Built) -> N
 
 
 def test_the_models_are_asked_for_one_word(built: Built) -> None:
-    with ScriptedServer(lambda _: say("やあ")) as server:
-        runtime = built(chat_base_url=server.base_url, chat_model="qwen", memory_model="big")
-        assert found(runtime, "chat model")[0] == "ok"
-        assert found(runtime, "memory model")[1].startswith("big answered in ")
-        assert {request.json["model"] for request in server.requests} == {"qwen", "big"}
+    with ScriptedServer(lambda asked: SEARCH if "tools" in asked else say("やあ")) as server:
+        runtime = built(chat_base_url=server.base_url, chat_model="qwen", memory_model="big", judge_model="wise")
+        findings = {check["name"]: check for check in examine(runtime)}
+        assert {findings[name]["state"] for name in ("chat model", "memory model", "judge model")} == {"ok"}
+        assert findings["memory model"]["sentence"].startswith("big answered in ")
+        assert {request.json["model"] for request in server.requests if request.json} == {"qwen", "big", "wise"}
 
 
 def test_without_a_model_of_their_own_memories_are_the_chat_models(built: Built) -> None:
     with ScriptedServer(lambda _: say("やあ")) as server:
         runtime = built(chat_base_url=server.base_url, chat_model="qwen")
         assert found(runtime, "memory model") == ("ok", "Memories are made by the chat model.")
+        assert found(runtime, "judge model") == ("ok", "Turns are judged by the chat model.")
         assert len(server.requests) == 1
+    assert found(built(owns_index=False, judge_calls_per_day=0), "judge model")[0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer", "state", "words"),
+    [
+        ("native", say("ミケだよ"), "note", "did not call search_memory: if it never does"),
+        ("auto", say("ミケだよ"), "ok", "qwen answered in"),
+        ("json", say("ミケだよ"), "ok", "qwen answered in"),
+        ("native", error(400, "this model does not support tools"), "failed", "set STACKMEM_TOOL_MODE=json"),
+        ("auto", error(400, "this model does not support tools"), "note", "STACKMEM_TOOL_MODE=json"),
+    ],
+)
+def test_the_model_that_talks_is_asked_what_it_must_look_up(
+    built: Built, mode: str, answer: Answer, state: str, words: str
+) -> None:
+    with ScriptedServer(lambda _: answer) as server:
+        now, sentence = found(built(chat_base_url=server.base_url, chat_model="qwen", tool_mode=mode), "chat model")
+    assert (now, words in sentence) == (state, True), sentence
+
+
+def test_ears_and_voice_are_tried(built: Built) -> None:
+    def answering(asked: Any) -> Answer:
+        return speech() if asked and "voice" in asked else transcript("language None<asr_text>")
+
+    with ScriptedServer(answering) as server:
+        runtime = built(asr_base_url=server.base_url, tts_base_url=server.base_url)
+        assert found(runtime, "ears")[0] == "ok"
+        assert found(runtime, "voice")[0] == "ok"
+    assert [found(runtime, name)[0] for name in ("ears", "voice")] == ["failed", "failed"]
+
+
+def test_words_heard_in_silence_are_noted(built: Built) -> None:
+    with ScriptedServer(lambda _: transcript("ご視聴ありがとうございました")) as server:
+        state, sentence = found(built(asr_base_url=server.base_url), "ears")
+    assert (state, "「ご視聴ありがとうございました」" in sentence) == ("note", True)
+
+
+def test_a_point_that_is_not_found_fails_with_the_remedy(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = built()
+    reindex(runtime.index)
+    assert found(runtime, "index")[0] == "ok"
+    current = runtime.index.current
+    assert current
+    assert list(current.scan()) == []
+    monkeypatch.setattr(type(current), "upsert", lambda self, points: None)  # a disk that swallows what it is given
+    assert found(runtime, "index") == (
+        "failed", "A point that was written is not found: `stackmem reindex` makes the index anew.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("minutes", "word"), [(30, "30 min ahead of the model's server"), (-9, "9 min behind")])
+def test_a_clock_that_differs_from_the_models_server_is_noted(built: Built, minutes: int, word: str) -> None:
+    with ScriptedServer(lambda _: error(401, "no key")) as server:
+        runtime = built(chat_base_url=server.base_url, chat_model="qwen")
+        assert found(runtime, "clock")[0] == "ok"
+        runtime.clock = FixedClock(datetime.now(UTC) + timedelta(minutes=minutes))
+        state, sentence = found(runtime, "clock")
+    assert (state, word in sentence, "timedatectl" in sentence) == ("note", True, True), sentence
+    assert found(runtime, "clock")[0] == "ok"  # the server is away: its own check tells
+
+
+def test_a_clock_that_went_back_is_noted(built: Built, world_turn: Callable[[datetime], None]) -> None:
+    runtime = built()
+    world_turn(runtime.clock.now() + timedelta(minutes=61))
+    state, sentence = found(runtime, "clock")
+    assert (state, "61 min later than that: the clock has gone back" in sentence) == ("note", True)
+
+
+@pytest.fixture
+def world_turn() -> Callable[[datetime], None]:
+    def insert(at: datetime) -> None:
+        session = Session.create(owner="home", name="s", seq=1, named=True, started_at=at, received_at=at)
+        Turn.create(
+            uid="u", session=session, ordinal=0, owner="home", at=at, received_at=at, user="猫", state="skipped"
+        )
+
+    return insert
+
+
+@pytest.mark.parametrize(("free", "state"), [(99_000_000, "failed"), (500_000_000, "note"), (2_000_000_000, "ok")])
+def test_a_disk_that_is_nearly_full_is_told(
+    built: Built, monkeypatch: pytest.MonkeyPatch, free: int, state: str
+) -> None:
+    runtime = built()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    now, sentence = found(runtime, "disk")
+    assert (now, "a full disk takes no turn" in sentence) == (state, state != "ok")
+
+
+def test_a_message_goes_to_the_broker_and_back(built: Built, redis_server: Redis, rabbitmq_server: RabbitMQ) -> None:
+    for url in (redis_server.url(), rabbitmq_server.url()):
+        runtime = built(owns_index=False, broker_url=url)
+        Lease.delete().execute()
+        state, sentence = found(runtime, "broker")
+        assert (state, "no worker has been seen on live and batch" in sentence) == ("note", True), sentence
+        assert "guest" not in sentence
+        for queue in ("live", "batch"):
+            seen(queue, runtime.clock.now())
+        assert found(runtime, "broker")[0] == "ok"
+
+
+def test_a_broker_that_is_away_fails_with_the_setting(built: Built) -> None:
+    for url in ("amqp://guest:geheim@127.0.0.1:9//", "redis://:geheim@127.0.0.1:9/0"):
+        state, sentence = found(built(owns_index=False, broker_url=url), "broker")
+        assert (state, "check STACKMEM_BROKER_URL" in sentence, "geheim" in sentence) == ("failed", True, False)
+
+
+@pytest.mark.parametrize("shift_s", [0, 600])
+def test_the_databases_clock_is_looked_at(
+    built: Built, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch, shift_s: int
+) -> None:
+    runtime = built(database_url=postgres_server.create(f"doctor{shift_s}"))
+    runtime.clock = FixedClock(datetime.now(UTC) + timedelta(seconds=shift_s))
+    state, sentence = found(runtime, "clock")
+    assert (state, "10 min ahead of the database's server" in sentence) == (
+        ("note", True) if shift_s else ("ok", False)
+    )
+    runtime.database.close_all()
 
 
 def test_a_key_that_is_refused_fails_with_the_setting(built: Built) -> None:
