@@ -39,4 +39,5 @@ def _round_trip(url: str) -> None:
         with connection.SimpleBuffer(name) as queue:  # of this connection alone, gone with it
             queue.put(name, timeout=WAIT)
             queue.get(timeout=WAIT)
-            queue.queue.delete()
+            queue.consumer.cancel()
+            queue.queue.delete()  # Redis would keep its name

@@ -1,8 +1,11 @@
 """Every check of the doctor tries its part for real, and says what to do."""
 
+import json
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +13,11 @@ from typing import Any
 import numpy as np
 import peewee
 import pytest
+from click.testing import CliRunner
 
 from stackmem import doctor
 from stackmem.bootstrap import Runtime, build
+from stackmem.cli import common, main
 from stackmem.config import load_settings
 from stackmem.doctor import checks, examine, tried
 from stackmem.findings import Finding
@@ -20,9 +25,10 @@ from stackmem.models import Lease, Memory, Session, Turn
 from stackmem.ports import Fingerprint, Vector
 from stackmem.reindexing import reindex
 from stackmem.witness import seen
+from tests import shapes
 from tests.fakes import FixedClock
 from tests.scripted import Answer, ScriptedServer, call, error, say, speech, transcript
-from tests.services import Postgres, RabbitMQ, Redis
+from tests.services import Postgres, RabbitMQ, Redis, required
 
 SEARCH = call("search_memory", {"query": "猫の名前"})
 
@@ -114,7 +120,7 @@ def test_without_a_model_of_their_own_memories_are_the_chat_models(built: Built)
         runtime = built(chat_base_url=server.base_url, chat_model="qwen")
         assert found(runtime, "memory model") == ("ok", "Memories are made by the chat model.")
         assert found(runtime, "judge model") == ("ok", "Turns are judged by the chat model.")
-        assert len(server.requests) == 1
+        assert server.requests == []
     assert found(built(owns_index=False, judge_calls_per_day=0), "judge model")[0] == "ok"
 
 
@@ -168,11 +174,13 @@ def test_a_point_that_is_not_found_fails_with_the_remedy(built: Built, monkeypat
 
 @pytest.mark.parametrize(("minutes", "word"), [(30, "30 min ahead of the model's server"), (-9, "9 min behind")])
 def test_a_clock_that_differs_from_the_models_server_is_noted(built: Built, minutes: int, word: str) -> None:
-    with ScriptedServer(lambda _: error(401, "no key")) as server:
-        runtime = built(chat_base_url=server.base_url, chat_model="qwen")
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # 501 for everything, with its time
+        threading.Thread(target=server.serve_forever).start()
+        runtime = built(chat_base_url=f"http://127.0.0.1:{server.server_port}/v1", chat_model="qwen")
         assert found(runtime, "clock")[0] == "ok"
         runtime.clock = FixedClock(datetime.now(UTC) + timedelta(minutes=minutes))
         state, sentence = found(runtime, "clock")
+        server.shutdown()
     assert (state, word in sentence, "timedatectl" in sentence) == ("note", True, True), sentence
     assert found(runtime, "clock")[0] == "ok"  # the server is away: its own check tells
 
@@ -205,16 +213,16 @@ def test_a_disk_that_is_nearly_full_is_told(
     assert (now, "a full disk takes no turn" in sentence) == (state, state != "ok")
 
 
-def test_a_message_goes_to_the_broker_and_back(built: Built, redis_server: Redis, rabbitmq_server: RabbitMQ) -> None:
-    for url in (redis_server.url(), rabbitmq_server.url()):
-        runtime = built(owns_index=False, broker_url=url)
-        Lease.delete().execute()
-        state, sentence = found(runtime, "broker")
-        assert (state, "no worker has been seen on live and batch" in sentence) == ("note", True), sentence
-        assert "guest" not in sentence
-        for queue in ("live", "batch"):
-            seen(queue, runtime.clock.now())
-        assert found(runtime, "broker")[0] == "ok"
+@pytest.mark.parametrize("kind", [Redis, RabbitMQ])
+def test_a_message_goes_to_the_broker_and_back(built: Built, kind: type[Redis] | type[RabbitMQ]) -> None:
+    required(kind)
+    runtime = built(owns_index=False, broker_url=shapes.running(kind).url())
+    state, sentence = found(runtime, "broker")
+    assert (state, "no worker has been seen on live and batch" in sentence) == ("note", True), sentence
+    assert "guest" not in sentence
+    for queue in ("live", "batch"):
+        seen(queue, runtime.clock.now())
+    assert found(runtime, "broker")[0] == "ok"
 
 
 def test_a_broker_that_is_away_fails_with_the_setting(built: Built) -> None:
@@ -272,3 +280,14 @@ def test_a_precision_that_was_never_measured_is_noted(built: Built) -> None:
     runtime.index.embedder = Int8()
     state, sentence = found(runtime, "embedder")
     assert (state, "run `stackmem bench embed`" in sentence) == ("note", True)
+
+
+def test_beside_a_web_process_that_cannot_be_asked_all_but_its_index_is_tried(
+    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "LOCK_WAIT", 0)
+    monkeypatch.setenv("STACKMEM_HOME", str(tmp_path / "home"))
+    built()  # as under waitress-serve: it owns the index, and leaves no key
+    done = CliRunner().invoke(main, ["doctor", "--json"])
+    found = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
+    assert (done.exit_code, found["index"], found["database"]) == (0, "note", "ok")
