@@ -15,6 +15,10 @@ _TASKS = re.compile(
     | (?:Please\ )?(?:provide|generate|write|create|suggest)\ (?:me\ )?an?\ [^.\n]{0,60}\btitle\b[^.\n]{0,60}
         \b(?:conversation|chat|dialogue)\b
     | (?:Please\ )?generate\ a\ four\ to\ five\ word\ title
+    | Create\ a\ concise,\ 3-5\ word\ phrase
+    | (?:Please\ )?give\ (?:this|the)\ (?:conversation|chat)\ a\ (?:[\w-]+\ ){0,3}(?:title|name)\b
+    | (?:Please\ )?summari[sz]e\ [^.\n]{0,60}\b(?:conversation|chat|dialogue)\b[^.\n]{0,60}
+        (?:\btitle\b|\bwords\ or\ (?:less|fewer)\b)
     | Analyze\ this\ conversation\ and\ provide
     | Based\ on\ the\ chat\ history,\ give\ this\ conversation\ a\ name
     | Summarize\ the\ discussion\ briefly\ in\ \d+\ words
@@ -24,6 +28,7 @@ _TASKS = re.compile(
     | 使用四到五个字直接返回这句话的简要主题
     | 简要总结一下(?:对话|你和用户的对话)
     | [4４][～~-][5５]文字でこの文章の簡潔な主題
+    | (?:以下|次|上記|これまで)の会話[^\n]{0,60}タイトル
     | (?:あなたと私|ユーザーとあなた)の会話を簡潔にまとめて
     )""",
     re.IGNORECASE | re.VERBOSE,

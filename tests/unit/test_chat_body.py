@@ -216,6 +216,11 @@ TASKS = [
     "Please generate a four to five word title summarizing our conversation without any lead-in",
     "Based on the chat history, give this conversation a name.\nKeep it short - 10 characters max",
     "Summarize the discussion briefly in 200 words or less to use as a prompt for future context.",
+    "Give this conversation a short title.",
+    "Summarize this conversation as a title of five words",
+    "Summarize the conversation in 5 words or fewer:\nUser: hi",
+    "Create a concise, 3-5 word phrase as a header for the following query",
+    "以下の会話の内容を表す短いタイトルを10文字以内で付けてください。\nユーザー: 猫",
     "使用四到五个字直接返回这句话的简要主题，不要解释",
     "4～5文字でこの文章の簡潔な主題を返してください。",
 ]
@@ -249,6 +254,9 @@ def test_instructions_that_make_titles_are_a_task(system: str) -> None:
         ("その本のタイトル、なんだっけ", "あなたはゲームのタイトルに詳しいロボットです。"),
         ("Do you remember the title?", "You are a friendly robot. You like books and their titles."),
         ("Task: clean the room", ""),
+        ("Summarize our conversation of yesterday", ""),
+        ("次の会話では映画の話をしよう", ""),
+        ("この会話、楽しいね", ""),
         (f"{AROUND}<context>x</context>\n猫は？", ""),
     ],
 )
