@@ -17,6 +17,7 @@ from stackmem.models import Memory, MemoryEntity, Owner, Window
 from stackmem.persona import language_of, prompt_file
 from stackmem.ports import ChatModel, ChatRequest, Clock, Hint, Queue
 from stackmem.sources import source_turn_ids
+from stackmem.traffic import live
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Comparing:
         return next_ready(owner)
 
     def _compare_window(self, window: Window, held: Held) -> bool:
+        live.give_way()
         new = list(Memory.select().where(Memory.window == window, Memory.status == "active").order_by(Memory.id))
         pair = sides(new, candidates(window, new))
         try:

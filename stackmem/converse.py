@@ -27,6 +27,7 @@ from stackmem.speaking import OnSentence, Speech
 from stackmem.text import clean
 from stackmem.thinking import Deadline, Thinker, Thought
 from stackmem.tracing import trace
+from stackmem.traffic import live
 
 POLL = 0.1  # seconds between looks at a turn that another request is answering
 
@@ -120,7 +121,7 @@ class Conversation:
         return turn
 
     def _answered(self, said: Said, turn: Turn, is_new: bool, speech: Speech, deadline: Deadline) -> Turn:
-        with about(turn.user, turn_id=turn.id, session_id=turn.session.name):
+        with live.turn(), about(turn.user, turn_id=turn.id, session_id=turn.session.name):
             if not (is_new or _is_again(turn, said)):
                 turn = self._answered_elsewhere(turn, deadline)
                 if turn.state != "open":

@@ -13,6 +13,7 @@ from stackmem.embedder_change import cut, made_by, wider
 from stackmem.index_handle import IndexHandle
 from stackmem.models import Memory, MemoryVector, Owner, PointDeletion, Turn
 from stackmem.ports import Embedder, Fingerprint, IndexFilter, IndexPoint, Vector, VectorIndex
+from stackmem.traffic import live
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ def index_owner(handle: IndexHandle, owner: str, progress: Progress | None = Non
         gone = _delete_points(handle.current, owner)
         # Older windows first: the neighbours of a memory are looked for among those that are in the index already.
         while batch := list(_outdated(owner).order_by(Memory.window.asc(nulls="first"), Memory.id).limit(BATCH)):
+            live.give_way()
             _write(handle.current, handle.searching, batch)
             done += len(batch)
             if progress:

@@ -17,6 +17,7 @@ from stackmem.looks import Look, carried, is_due, looked, new_window, next_look,
 from stackmem.models import Session, Turn
 from stackmem.persona import Persona, Who, language_of, prompt_file, render
 from stackmem.ports import ChatModel, ChatRequest, Clock, Hint, Queue
+from stackmem.traffic import live
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Remembering:
         with lease(f"session:{session_id}", self.clock) as held:
             session = Session.get_or_none(Session.id == session_id)
             while held is not None and session is not None and is_due(session, self.clock.now()):
+                live.give_way()
                 look = next_look(session)
                 spoken = [words for turn in look.turns for words in (turn.user, turn.reply)]
                 with about(*spoken, session_id=session.name):
