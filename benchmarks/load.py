@@ -1,15 +1,15 @@
 """100 robots that talk at once, against a model that takes 300 ms: in one process, or in several over a broker.
 
-Run ``python -m benchmarks.load`` from the checkout for one process. For several, with services that are running:
-``python -m benchmarks.load --database-url postgresql://… --broker-url amqp://…`` (an empty database). ``--seconds 20``
-for a short one. Measured are the turns, the backlog they leave and how long it takes to drain, and memory. In one
-process also what a big import beside the turns costs, with and without giving way; in several what a queue of 10,000
-costs.
+Run ``python -m benchmarks.load`` from the checkout for one process; ``--shape postgres-rabbitmq`` or
+``postgres-redis`` for several, over services that it starts itself (they must be installed); ``--seconds 20`` for a
+short one. Measured are the turns, the backlog they leave and how long it takes to drain, and memory. In one process
+also what a big import beside the turns costs, with and without giving way; in several what a queue of 10,000 costs.
 """
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +24,7 @@ import click
 
 from benchmarks._robots import drained, figures, model, percentile, process, table, talk
 from tests.running import environment, request, until
+from tests.shapes import ONE_PROCESS, SHAPES, settings_of
 
 DEEP = 10_000  # messages
 UP = "import stackmem.traffic as t; t.PATIENCE_S = {patience}; from stackmem.cli import main; main()"
@@ -46,8 +47,6 @@ class Running:
 
 def free_port() -> int:
     """Return a port that nobody listens on."""
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -151,14 +150,11 @@ def over_a_deep_queue(now: Running, seconds: float, settings: dict[str, str]) ->
 @click.option("--seconds", type=float, default=120.0, show_default=True)
 @click.option("--pause", default=0.0, show_default=True, help="Seconds between a robot's turns.")
 @click.option("--model-ms", default=300, show_default=True)
-@click.option("--database-url", default="", help="An empty PostgreSQL database; with --broker-url: several processes.")
-@click.option("--broker-url", default="")
+@click.option("--shape", type=click.Choice(list(SHAPES)), default=ONE_PROCESS, show_default=True)
 @click.option("--json", "json_file", type=click.Path(), help="Write the figures there too.")
-def main(
-    robots: int, seconds: float, pause: float, model_ms: int, database_url: str, broker_url: str, json_file: str | None
-) -> None:
+def main(robots: int, seconds: float, pause: float, model_ms: int, shape: str, json_file: str | None) -> None:
     """Print the figures."""
-    settings = {"database_url": database_url, "broker_url": broker_url} if broker_url else {}
+    is_shared = shape != ONE_PROCESS
     results: dict[str, dict[str, Any]] = {}
     short = min(seconds, 30.0)
 
@@ -167,16 +163,16 @@ def main(
         click.echo(table(title, found))
 
     with tempfile.TemporaryDirectory(prefix="stackmem-load-") as folder, model(model_ms / 1000) as address:
-        chat = {"chat_base_url": address, "chat_model": "scripted", "judge_calls_per_day": "0", **settings}
         home = Path(folder) / "one" / "home"
         home.mkdir(parents=True)
-        with running(home, 0.1, shared=bool(broker_url), **chat) as now:
-            shape = "several processes" if broker_url else "one process"
+        chat = {"chat_base_url": address, "chat_model": "scripted", "judge_calls_per_day": "0"}
+        chat |= settings_of(home, shape)
+        with running(home, 0.1, shared=is_shared, **chat) as now:
             show(f"{robots} robots at once, {shape}, {os.cpu_count()} cores", at_once(now, robots, seconds, pause))
-            if broker_url:
+            if is_shared:
                 given = {f"STACKMEM_{name.upper()}": value for name, value in chat.items()}
                 show("live turns of 4 robots over a queue", over_a_deep_queue(now, short, given))
-        for patience_s in () if broker_url else (0.1, 0.0):
+        for patience_s in () if is_shared else (0.1, 0.0):
             home = Path(folder) / f"import{patience_s}" / "home"
             home.mkdir(parents=True)
             with running(home, patience_s, shared=False, memory_model="offline", **chat) as now:

@@ -137,7 +137,7 @@ def build(
     speaker = speaker_of(settings)
     kept = KeptSpeech(settings.home / "speech", speaker.voice if speaker else "")
     work = Work(remembering, comparing, index, who, clock, queue, settings.turn_timeout_s, kept)
-    voice = Voice(speaker, kept, settings.tts_timeout_s, lambda: fixed_lines(who.current())) if speaker else None
+    voice = Voice(speaker, kept, settings.tts_timeout_s, lambda: fixed_lines(who.current()), meter) if speaker else None
     aloud = Aloud(conversation, transcriber_of(settings), voice, settings.asr_timeout_s)
     return Runtime(
         settings, database, clock, who, chat, index, recall, conversation, aloud, work, judge,

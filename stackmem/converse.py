@@ -176,7 +176,7 @@ class Conversation:
             self.queue.put(hint)
         self.meter.turn(turn.durations_ms, degraded=turn.degraded)
         for call, _, spent_ms in thought.calls:
-            self.meter.tool(call.name, spent_ms)
+            self.meter.spent("tool", call.name, spent_ms)
         return turn
 
     def _write(self, turn: Turn, thought: Thought, *, again: bool) -> list[Hint] | None:

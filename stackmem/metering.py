@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from stackmem.exceptions import StackmemError
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, Meter, Purpose
@@ -13,7 +14,7 @@ class NoMeter:
     def turn(self, durations_ms: Mapping[str, float], *, degraded: bool) -> None:
         """Do nothing."""
 
-    def tool(self, name: str, duration_ms: float) -> None:
+    def spent(self, kind: Literal["tool", "part"], name: str, duration_ms: float) -> None:
         """Do nothing."""
 
     def model_call(self, purpose: Purpose, duration_ms: float, answer: ChatAnswer | None) -> None:

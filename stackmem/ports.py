@@ -277,8 +277,8 @@ class Meter(Protocol):
         """Take one answered turn: milliseconds by part, ``total`` among them; degraded: by a fallback line."""
         ...
 
-    def tool(self, name: str, duration_ms: float) -> None:
-        """Take one tool call; a name the model made up counts as ``unknown``."""
+    def spent(self, kind: Literal["tool", "part"], name: str, duration_ms: float) -> None:
+        """Take one tool call, or a part of a turn that ended after it (``tts``, ``first_sound``)."""
         ...
 
     def model_call(self, purpose: Purpose, duration_ms: float, answer: ChatAnswer | None) -> None:

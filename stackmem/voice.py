@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from stackmem.database import transaction
 from stackmem.exceptions import NotFound, StackmemError
 from stackmem.kept_speech import KeptSpeech
+from stackmem.metering import NoMeter
 from stackmem.models import Turn, proxy
-from stackmem.ports import Speaker
+from stackmem.ports import Meter, Speaker
 from stackmem.sentences import sentences
 from stackmem.sound import Sound, joined
 from stackmem.text import letters
@@ -33,7 +34,15 @@ def is_speakable(turn: Turn) -> bool:
 class Voice:
     """Makes and keeps the speech of replies. ``lines`` gives fixed ones, needed most when little else works."""
 
-    def __init__(self, speaker: Speaker, kept: KeptSpeech, timeout_s: float, lines: Callable[[], Sequence[str]]):
+    def __init__(
+        self,
+        speaker: Speaker,
+        kept: KeptSpeech,
+        timeout_s: float,
+        lines: Callable[[], Sequence[str]],
+        meter: Meter | None = None,
+    ):
+        self._meter = meter or NoMeter()
         self._speaker, self._kept, self._timeout_s, self._lines = speaker, kept, timeout_s, lines
         self._lock = threading.Lock()
         self._utterances: OrderedDict[int, Utterance] = OrderedDict()
@@ -132,6 +141,8 @@ class Voice:
             if row is not None and row.reply == turn.reply:
                 if utterance.spent_ms:
                     _note(turn.id, utterance.spent_ms)
+                    for part, spent_ms in utterance.spent_ms.items():
+                        self._meter.spent("part", part, spent_ms)
                 try:
                     self._kept.keep(turn, sound)
                 except OSError as exc:

@@ -1,6 +1,7 @@
 """What this process did, for Prometheus: https://prometheus.io/docs/concepts/metric_types/."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 
@@ -27,7 +28,7 @@ class PrometheusMeter:
             "stackmem_degraded_turns", "Live turns answered by a fallback line.", registry=self.registry
         )
         self._parts = Histogram(
-            "stackmem_turn_part_seconds", "Parts of live turns: model, embed, search, and speech where it is set.",
+            "stackmem_turn_part_seconds", "Parts of live turns: model, tools, embed, search; asr, tts, first_sound.",
             ["part"], registry=self.registry, buckets=_PARTS,
         )  # fmt: skip
         self._tools = Histogram(
@@ -55,9 +56,12 @@ class PrometheusMeter:
             if part != "total":
                 self._parts.labels(part).observe(spent / 1000)
 
-    def tool(self, name: str, duration_ms: float) -> None:
-        """Count a tool call."""
-        self._tools.labels(name if name in TOOLS else "unknown").observe(duration_ms / 1000)
+    def spent(self, kind: Literal["tool", "part"], name: str, duration_ms: float) -> None:
+        """Count a tool call (a name that is none of ours as ``unknown``), or a part of a turn."""
+        if kind == "tool":
+            self._tools.labels(name if name in TOOLS else "unknown").observe(duration_ms / 1000)
+        else:
+            self._parts.labels(name).observe(duration_ms / 1000)
 
     def model_call(self, purpose: Purpose, duration_ms: float, answer: ChatAnswer | None) -> None:
         """Count a model call and its tokens."""

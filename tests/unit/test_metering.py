@@ -86,9 +86,9 @@ def test_a_turn_is_counted_and_nothing_of_its_words(tmp_path: Path, embedder: An
 def test_every_tool_has_its_own_line() -> None:
     meter = PrometheusMeter()
     for tool in tools("ja"):
-        meter.tool(tool["function"]["name"], 5.0)
+        meter.spent("tool", tool["function"]["name"], 5.0)
         assert value(meter, "stackmem_tool_seconds_count", tool=tool["function"]["name"]) == 1
-    meter.tool("猫", 5.0)
+    meter.spent("tool", "猫", 5.0)
     assert value(meter, "stackmem_tool_seconds_count", tool="unknown") == 1
 
 
