@@ -1,18 +1,22 @@
 """A live turn with ears and a voice: sound or words in, the stored turn out, its speech under way."""
 
 import logging
+import threading
+from collections import OrderedDict
 from dataclasses import replace
 
-from stackmem.converse import Conversation, Said
+from stackmem.converse import Conversation, Said, key_of
 from stackmem.exceptions import StackmemError
 from stackmem.models import Turn
 from stackmem.persona import Language, Persona
 from stackmem.ports import Transcriber
 from stackmem.sound import Sound
 from stackmem.thinking import Deadline
-from stackmem.voice import Utterance, Voice
+from stackmem.voice import NEWER, Utterance, Voice
 
 log = logging.getLogger(__name__)
+
+ROBOTS = 64  # whose last speech is still known
 
 # What a robot says where there is no turn to answer with: nothing was heard, hearing failed, nothing is set.
 APOLOGIES: dict[Language, dict[str, str]] = {
@@ -49,6 +53,9 @@ class Aloud:
         self.conversation, self.transcriber, self.voice = conversation, transcriber, voice
         self._asr_timeout_s = asr_timeout_s
         self._deafness = ""  # why the last recording was not understood
+        self._lock = threading.Lock()
+        # What each robot says now: owner and device, and the key of the turn.
+        self._speaking: OrderedDict[tuple[str, str], tuple[str | None, Utterance]] = OrderedDict()
 
     def require_ears(self) -> Transcriber:
         """Return what hears. Raises NoEars where nothing is set."""
@@ -88,7 +95,7 @@ class Aloud:
         stored = self.conversation.stored(said)
         if stored is not None:
             return stored, None
-        utterance = self.voice.begin(deadline)
+        utterance = self._begun(self.voice, deadline, said.owner, said.device, key_of(said))
         try:
             turn = self.conversation.turn(said, utterance.add, deadline)
         except BaseException:
@@ -105,7 +112,8 @@ class Aloud:
         """Answer what ``begin`` stored as ``Conversation.finish`` does, and speak."""
         if self.voice is None:
             return self.conversation.finish(turn, is_new)
-        utterance = self.voice.begin(self.conversation.deadline())
+        deadline = self.conversation.deadline()
+        utterance = self._begun(self.voice, deadline, turn.owner, turn.session.device, turn.key)
         try:
             turn = self.conversation.finish(turn, is_new, utterance.add)
         except BaseException:
@@ -113,6 +121,20 @@ class Aloud:
             raise
         utterance.finish(turn)
         return turn
+
+    def _begun(self, voice: Voice, deadline: Deadline, owner: str, device: str | None, key: str | None) -> Utterance:
+        """Begin to speak; what the same robot was saying stops, unless this is a retry of the same turn."""
+        utterance = voice.begin(deadline)
+        if device is None:
+            return utterance
+        with self._lock:
+            last_key, last = self._speaking.pop((owner, device), (None, None))
+            self._speaking[owner, device] = key, utterance
+            while len(self._speaking) > ROBOTS:
+                self._speaking.popitem(last=False)
+        if last is not None and (key is None or key != last_key):
+            last.give_up(NEWER)
+        return utterance
 
     def reasons(self) -> list[str]:
         """Return what is not as it could be, one sentence each; where nothing is set, nothing is wrong."""

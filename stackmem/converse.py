@@ -84,7 +84,7 @@ class Conversation:
 
     def stored(self, said: Said) -> Turn | None:
         """Return the answered turn that is stored under the same key; the words need not be known yet."""
-        key = _key(said)
+        key = key_of(said)
         return Turn.get_or_none(Turn.key == key, Turn.state != "open") if key else None
 
     def turn(self, said: Said, on_sentence: OnSentence | None = None, deadline: Deadline | None = None) -> Turn:
@@ -139,7 +139,7 @@ class Conversation:
             raise InvalidInput("The text is empty: there is nothing to answer.")
         if said.at and said.at > now + AHEAD:
             raise InvalidInput("`at` lies in the future: a turn is at most 5 minutes ahead of the server's clock.")
-        return live_transaction(lambda: _opened(said, words, _key(said), now))
+        return live_transaction(lambda: _opened(said, words, key_of(said), now))
 
     def _answered_elsewhere(self, turn: Turn, deadline: Deadline) -> Turn:
         """Wait while another request answers the same turn; take it over when that one is dead."""
@@ -261,7 +261,8 @@ def give_up_open_turns(now: datetime, older_than: timedelta, fallback: Callable[
     return len(dead)
 
 
-def _key(said: Said) -> str | None:
+def key_of(said: Said) -> str | None:
+    """Return the key under which a turn is stored and found again, None where the client sent none."""
     if not said.key:
         return None
     if len(said.key) > 200:

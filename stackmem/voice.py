@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.15  # between two pieces: a synthesis ends where the last sound does
 REMEMBERED = 32  # utterances whose sound or fault is still at hand
 GIVEN_UP = "The speech was given up."
+NEWER = "A newer turn of the same robot needed the voice."
 
 
 def is_speakable(turn: Turn) -> bool:
@@ -185,7 +186,7 @@ class Utterance:
     def add(self, sentence: str) -> None:
         """Take the next sentence of the reply; returns at once."""
         with self._changed:
-            if letters(sentence):
+            if letters(sentence) and not self._is_over:
                 self._waiting.append(sentence)
             if self._thread is None and self._waiting:
                 self._thread = threading.Thread(target=self._run, name="speech", daemon=True)
@@ -205,11 +206,11 @@ class Utterance:
                 self._end("There is nothing to say aloud.")
             self._changed.notify_all()
 
-    def give_up(self) -> None:
-        """Say that there will be no turn."""
+    def give_up(self, fault: str = GIVEN_UP) -> None:
+        """Stop where it is: there will be no turn, or nobody will listen any more."""
         with self._changed:
             self._waiting, self._is_ended = [], True
-            self._end(GIVEN_UP)
+            self._end(fault)
 
     def says(self, turn: Turn) -> bool:
         """Tell whether this is the speech of the turn's present reply."""

@@ -105,6 +105,79 @@ def test_what_came_meanwhile_is_synthesised_in_one_piece(aloud: Aloud, model: Sc
     assert spoken(tts) == ["一つ。", "二つ。三つ。四つ。"]
 
 
+class Slow:
+    """A synthesis that goes on when it may."""
+
+    def __init__(self, tts: Service):
+        self.may, self.asked = threading.Event(), threading.Event()
+        tts.answer = self._answer
+
+    def _answer(self, _: Any) -> Answer:
+        self.asked.set()
+        self.may.wait(PATIENCE)
+        return speech(TONE)
+
+
+def test_a_new_turn_of_the_same_robot_stops_the_speech_of_the_last(
+    aloud: Aloud, model: ScriptedModel, tts: Service, voice: Voice
+) -> None:
+    model.script = [say("とても長い話。その続き。"), say("べつの話。")]
+    slow = Slow(tts)
+    first, stopped = aloud.turn(Said("home", "話して", "s", "desk"))
+    assert slow.asked.wait(PATIENCE)
+    _, speaks = aloud.turn(Said("home", "やっぱりいい", "s", "desk"))
+    slow.may.set()
+    assert stopped is not None
+    assert speaks is not None
+    assert speaks.whole() is not None
+    assert (stopped.whole(), stopped.fault) == (None, module.NEWER)
+    assert spoken(tts) == ["とても長い話。", "べつの話。"]
+    with pytest.raises(NotFound, match="newer turn"):
+        voice.of(first)
+    assert voice.of(first).seconds > 0, "who asks again hears it after all"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Said("home", "話して", "s", "desk"), Said("home", "ねえ", "s", "shelf")),
+        (Said("home", "話して", "s", "desk"), Said("mari", "ねえ", "s", "desk")),
+        (Said("home", "話して", "s"), Said("home", "ねえ", "s")),
+        (Said("home", "話して", "s", "desk", key="k"), Said("home", "話して", "s", "desk", key="k")),
+    ],
+)
+def test_another_robot_or_a_retry_stops_nobody(
+    aloud: Aloud, model: ScriptedModel, tts: Service, first: Said, second: Said
+) -> None:
+    model.script = lambda _: say("一つめ。二つめ。")
+    slow = Slow(tts)
+    _, utterance = aloud.turn(first)
+    assert slow.asked.wait(PATIENCE)
+    aloud.turn(second)
+    slow.may.set()
+    assert utterance is not None
+    assert utterance.whole() is not None
+
+
+def test_a_retry_beside_its_turn_and_a_polled_turn_leave_one_speech(
+    aloud: Aloud, model: ScriptedModel, tts: Service
+) -> None:
+    model.script = lambda _: say("一つめ。")
+    said = Said("home", "話して", "s", "desk", key="k")
+    turn, is_new = aloud.begin(said)
+    slow = Slow(tts)
+    answered = aloud.finish(turn, is_new)
+    assert slow.asked.wait(PATIENCE)
+    _, again_asked = aloud.turn(said)
+    slow.may.set()
+    assert again_asked is None
+    assert aloud.voice is not None
+    assert aloud.voice.of(answered).seconds > 0
+    polled, is_new = aloud.begin(Said("home", "もっと", "s", "desk"))
+    assert aloud.voice.of(aloud.finish(polled, is_new)).seconds > 0
+    assert len(aloud._speaking) == 1
+
+
 def test_the_trace_says_when_the_first_sound_was_there(aloud: Aloud, model: ScriptedModel) -> None:
     model.script = [say("はい。")]
     turn, _ = aloud.turn(Said("home", "ねえ", "s", took_ms={"asr": 12.3456}))
