@@ -265,9 +265,10 @@ def test_the_talk_page_speaks_the_reply(server: RunningServer, now: Services, ch
     expect(page.locator("#speak")).to_have_attribute("aria-pressed", "true")
     page.get_by_label("言葉").fill("やあ")
     page.get_by_role("button", name="話す", exact=True).click()
-    page.wait_for_function("document.querySelector('.exchange audio')?.played.length > 0")
+    # Not wait_for_function: it evaluates again inside the page, which the pages' policy forbids.
+    until(lambda: page.evaluate("document.querySelector('.exchange audio')?.played.length > 0"), "it is heard")
     page.get_by_role("button", name="声に出す").click()
-    page.wait_for_function("document.querySelector('.exchange audio').paused")
+    until(lambda: page.evaluate("document.querySelector('.exchange audio').paused"), "it is quiet")
     page.close()
     assert faults == []
 
