@@ -28,7 +28,7 @@ from tests.shapes import ONE_PROCESS, SHAPES, settings_of
 
 DEEP = 10_000  # messages
 UP = "import stackmem.traffic as t; t.PATIENCE_S = {patience}; from stackmem.cli import main; main()"
-IMPORTED = 3000  # turns of the import
+IMPORTED = 1500  # turns of the import
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,16 @@ def running(home: Path, patience_s: float, *, shared: bool, **settings: str) -> 
     commands = [[python, "-c", UP.format(patience=patience_s), "up", "--port", str(port)]]
     if shared:
         commands = [
-            [python, "-m", "waitress", f"--listen=127.0.0.1:{port}", "--threads=32", "--call", "web:create_app"],
+            [
+                python,
+                "-m",
+                "waitress",
+                f"--listen=127.0.0.1:{port}",
+                "--threads=32",
+                "--connection-limit=400",
+                "--call",
+                "web:create_app",
+            ],
             [*celery, "worker", "-Q", "live", "-c", "2", "-n", "live@%h", "-l", "WARNING"],
             [*celery, "worker", "-Q", "batch", "-c", "1", "-n", "batch@%h", "-l", "WARNING"],
             [*celery, "beat", "-s", str(home / "beat"), "-l", "WARNING"],
@@ -76,7 +85,10 @@ def running(home: Path, patience_s: float, *, shared: bool, **settings: str) -> 
             stack.callback(one.terminate)
             stack.callback(one.send_signal, signal.SIGCONT)
             until(lambda: is_ready(url), f"it is ready: {(home.parent / 'log').read_text()[-2000:]}")
-        yield Running(url, started[0], tuple(started[1:-1]))
+        now = Running(url, started[0], tuple(started[1:-1]))
+        until(lambda: "loading" not in str(request("GET", f"{url}/readyz")[1]), "the embedder is loaded")
+        talk(now.port, 32, 60, turns=100)  # every thread has its connections and caches
+        yield now
 
 
 def is_ready(url: str) -> bool:

@@ -79,4 +79,6 @@ def set_up(form: Format, level: int = logging.WARNING, file: str | None = None) 
     for plain in [one for one in root.handlers if type(one) is logging.StreamHandler]:
         root.removeHandler(plain)
     root.addHandler(handler)
+    # It writes a line for each request that waits for a thread, just when there is no time for that.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     root.setLevel(level)

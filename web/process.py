@@ -32,8 +32,7 @@ def own_runtime(key: str) -> Runtime:
     _end_on_a_signal()
     try:
         settings = load_settings()
-        if settings.log_format == "json":
-            set_up(settings.log_format)
+        set_up(settings.log_format)
         check_broker()
         meter = PrometheusMeter()
         runtime = build(settings, owns_index=True, queue=CeleryQueue(meter), meter=meter)

@@ -1,6 +1,5 @@
 """Waitress as a robot's memory needs it: threads, limits, and errors of the protocol as problem details too."""
 
-import logging
 import re
 import resource
 import socket
@@ -77,10 +76,6 @@ class Channel(HTTPChannel):
 
     error_task_class = ProblemTask
     parser_class = Parser
-
-
-# A line for each request that waits for a thread says nothing that /metrics does not, just when there is no time.
-logging.getLogger("waitress.queue").setLevel(logging.ERROR)
 
 
 def make_server(app: Flask, listening: socket.socket) -> Any:
