@@ -197,6 +197,19 @@ def test_a_retry_with_the_same_key_is_neither_heard_nor_spoken_again(server: Run
     assert (len(now.asr.requests), len(now.chat.requests), len(now.tts.requests)) == asked
 
 
+def test_a_robot_that_polls_may_send_sound_too(server: RunningServer, now: Services) -> None:
+    got = post(server, query="?wait=0&session_id=polled")
+    assert got.status == 202
+    job = until(
+        lambda: (found := server.get(got.headers["location"])[1])["state"] == "done" and found, "the job is done"
+    )
+    assert (job["text"], job["session_id"]) == ("うちの猫の名前はミケっていうの。", "polled")
+    assert heard(server, job["audio_url"]).seconds > 0.2
+    assert server.get(f"/v1/turns/{job['turn_id']}")[1]["trace"]["durations_ms"]["asr"] > 0
+    now.asr.answer = transcript("language None<asr_text>")
+    assert post(server, query="?wait=0").json["silence"] is True
+
+
 def test_a_synthesis_that_fails_costs_only_the_sound(server: RunningServer, now: Services) -> None:
     now.tts.answer = error(503, "no slot became available")
     turn = server.say("やあ", "dumb")
