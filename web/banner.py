@@ -54,6 +54,10 @@ def banner(settings: Settings, runtime: Runtime, bound: Bound, *, insecure: bool
         f"  workers   in this process ({settings.broker_url.split('@')[-1]})",
         f"  persona   {runtime.persona.name}",
     ]
+    if settings.hears:
+        lines.append(f"  ears      {settings.asr_model} at {settings.asr_base_url}")
+    if settings.speaks:
+        lines.append(f"  voice     {settings.tts_model} at {settings.tts_base_url}")
     if runtime.chat.name != "offline":
         lines.append(f"  model     {settings.chat_model} at {settings.chat_base_url}")
     elif settings.chat_base_url and settings.chat_base_url != "offline":

@@ -265,11 +265,16 @@ def test_pages_let_a_reply_be_heard_where_it_has_speech(server: RunningServer, n
     assert f'src="{address}"' in visitor.get(f"/turns/{spoken['turn_id']}").html
     assert "<audio" not in visitor.get(f"/turns/{silent['turn_id']}").html
     assert heard(server, address).rate == 24000
+    health = visitor.get("/health").text
+    assert "irodori-tts" in health
+    assert "Qwen/Qwen3-ASR-1.7B" in health
+    assert "voice     irodori-tts at http://" in server.said()
     missing = visitor.get(f"/turns/{silent['turn_id']}/speech")
     assert (missing.status, "text/html" in str(missing.headers)) == (404, True)
 
 
 def test_the_talk_page_speaks_the_reply(server: RunningServer, now: Services, chromium: Browser) -> None:
+    now.tts.answer = speech(tone(20))
     page = chromium.new_page(base_url=server.url, locale="ja-JP")
     faults = list[str]()
     page.on("pageerror", lambda error: faults.append(str(error)))
@@ -278,10 +283,9 @@ def test_the_talk_page_speaks_the_reply(server: RunningServer, now: Services, ch
     expect(page.locator("#speak")).to_have_attribute("aria-pressed", "true")
     page.get_by_label("言葉").fill("やあ")
     page.get_by_role("button", name="話す", exact=True).click()
-    # Not wait_for_function: it evaluates again inside the page, which the pages' policy forbids.
-    until(lambda: page.evaluate("document.querySelector('.exchange audio')?.played.length > 0"), "it is heard")
+    expect(page.locator("#face")).to_have_attribute("data-speaking", "", timeout=30_000)
     page.get_by_role("button", name="声に出す").click()
-    until(lambda: page.evaluate("document.querySelector('.exchange audio').paused"), "it is quiet")
+    expect(page.locator("#face")).not_to_have_attribute("data-speaking", "")
     page.close()
     assert faults == []
 

@@ -18,6 +18,8 @@ from web.pages.shown import page
 
 blueprint = Blueprint("health", __name__)
 
+NOT_SET = "–"
+
 
 @blueprint.get("/health")
 def show() -> str:
@@ -62,6 +64,8 @@ def parts(now: Runtime) -> list[tuple[str, str]]:
         ("memory", _model(settings, "memory")),
         ("judge", _model(settings, "judge")),
         ("embedder", f"{now.index.embedder.fingerprint.name}, {now.index.embedder.fingerprint.dim}"),
+        ("asr", f"{settings.asr_model}, {place(settings.asr_base_url)}" if settings.hears else NOT_SET),
+        ("tts", f"{settings.tts_model}, {place(settings.tts_base_url)}" if settings.speaks else NOT_SET),
         ("index", f"{now.index.kind}"),
         ("database", place(settings.database)),
         ("broker", place(settings.broker_url)),
