@@ -125,10 +125,13 @@ class Voice:
         return sound
 
     def take(self, utterance: "Utterance", turn: Turn) -> "Utterance":
-        """Return the utterance that speaks for this turn: the given one, unless another one already does."""
+        """Return the utterance that speaks for this turn: the given one, unless another one already does.
+
+        One that stopped for a newer turn does not: who asks for it now is to hear it.
+        """
         with self._lock:
             other = self._utterances.get(turn.id)
-            if other is not None and other.says(turn):
+            if other is not None and other.says(turn) and other.fault != NEWER:
                 return other
             self._utterances[turn.id] = utterance
             while len(self._utterances) > REMEMBERED:

@@ -44,6 +44,8 @@ def sound_in(data: bytes) -> Sound:
         sound = read_wav(data)
     if sound.seconds > LONGEST_S:
         raise TooLong
+    if not len(sound.samples):
+        raise InvalidInput("The recording holds no sound.")
     return sound
 
 

@@ -165,6 +165,8 @@ def test_a_recogniser_that_fails_is_said_in_one_sentence(
         (b"", WAV, 400),
         (b"", L16, 400),
         (b"no wav at all", WAV, 400),
+        (wav(tone(0)), WAV, 400),
+        (b"\x01", L16, 400),
         (RECORDING, "audio/webm", 415),
         (RECORDING, "audio/L16;rate=fast", 400),
         (RECORDING, "audio/L16;rate=1", 400),
