@@ -71,7 +71,7 @@ class Runtime:
     def start(self) -> None:
         """At the start of a web process: find all that waits, and go on with the turns that robots poll for."""
         self.work.start()
-        self.polling.resume()
+        self.polling.resume(alone=self.settings.is_alone)
 
     @property
     def persona(self) -> Persona:
@@ -117,7 +117,7 @@ def build(
             "such as llama.cpp's llama-server, and give its address."
         )
     database = database or open_database(settings.database)
-    drops_leases = owns_index and settings.broker_url.startswith("memory") and not settings.index_is_shared
+    drops_leases = owns_index and settings.is_alone
     owns_index = owns_index or settings.index_is_shared  # a server's index is every process's
     embedder = embedder_of(settings)
     index = _open_index(settings, embedder, database, lock_wait_s) if owns_index else IndexHandle(None, embedder)

@@ -231,6 +231,11 @@ class Settings(BaseSettings):
         return self.index_url.startswith("http")
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the process that owns the index does everything: no other one talks or remembers."""
+        return self.broker_url.startswith("memory") and not self.index_is_shared
+
+    @property
     def index_folder(self) -> Path:
         """The folder of an embedded index."""
         kind, _, folder = self.index_url.partition(":")

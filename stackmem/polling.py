@@ -67,10 +67,10 @@ class Polling:
         self._go_on(job, is_new=False)
         return job, turn if job.state == "done" else None
 
-    def resume(self) -> None:
-        """At start-up: go on with what an earlier process left."""
+    def resume(self, *, alone: bool = False) -> None:
+        """At start-up: go on with what an earlier process left; ``alone``: nobody else can be answering it."""
         for job in list(TurnJob.select().where(TurnJob.state.in_(UNFINISHED)).order_by(TurnJob.id)):
-            self._go_on(job, is_new=False)
+            self._go_on(job, is_new=alone)
 
     def _go_on(self, job: TurnJob, is_new: bool) -> None:
         running = self._running

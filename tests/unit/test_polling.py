@@ -130,6 +130,16 @@ def test_after_a_restart_the_same_turn_is_answered(world: World, polling: Pollin
     assert Turn.select().count() == 1
 
 
+def test_after_a_restart_a_process_that_is_alone_waits_for_nobody(
+    polling: Polling, world: World, model: ScriptedModel
+) -> None:
+    model.script = [say("すぐに続き")]
+    job = left(world)  # its time is not over by the clock
+    polling.resume(alone=True)
+    idle(polling)
+    assert (again(job).state, Turn.get_by_id(job.turn).reply) == ("done", "すぐに続き")
+
+
 def test_a_poll_goes_on_with_what_nobody_works_at(world: World, polling: Polling, model: ScriptedModel) -> None:
     model.script = [say("続きだよ")]
     job = left(world)
