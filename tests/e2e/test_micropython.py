@@ -140,6 +140,21 @@ def test_the_persona_says_which_faces_are_needed(it: Any, robot: Any) -> None:
     assert "sleepy" in persona["emotions"]
 
 
+def test_what_the_readme_says_of_requests_works_and_its_json_is_told_to_be_cut_off(it: Any, robot: Any) -> None:
+    server, _, token = it
+    readme = (EXAMPLE.parents[1] / "README.md").read_text("utf-8")
+    line = next(part for part in readme.split("`") if part.startswith("requests.post(url, data="))
+    script = f"""
+import requests
+print(json.dumps({line}))
+print(json.dumps(requests.post(url, json={{"text": heard}}).json()))
+"""
+    reply, cut_off = robot(script, url=f"{server.url}/v1/turns", token=token, heard="ただいま")
+    assert reply == "ミケちゃんか。かわいいね！"
+    assert cut_off["status"] == 400
+    assert "bytes, not of characters" in cut_off["detail"]
+
+
 # --- the example itself, with a stand-in for the hardware ------------------------------------------------------------
 
 
