@@ -146,14 +146,14 @@ def over_a_deep_queue(now: Running, seconds: float, settings: dict[str, str]) ->
     deep = talk(now.port, 4, seconds)
     for worker in now.workers:
         worker.send_signal(signal.SIGCONT)
-    begun = time.monotonic()
-    until(lambda: figures(now.url).get('stackmem_queue_messages{queue="live"}', 0) == 0, "the queue is empty", 600)
+    time.sleep(10)
+    left = figures(now.url).get('stackmem_queue_messages{queue="live"}', 0)
     p50, deep_p50 = percentile(50, empty.seconds) * 1000, percentile(50, deep.seconds) * 1000
     return {
         "empty queue: p50 ms": p50,
         "10,000 deep: p50 ms": deep_p50,
         "slower by %": 100 * (deep_p50 / p50 - 1),
-        "10,000 hints taken in s": time.monotonic() - begun,
+        "then taken by the workers, hints/s": (DEEP - left) / 10,
     }
 
 

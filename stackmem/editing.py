@@ -61,7 +61,7 @@ def read_changes(changes: dict[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(changes) - set(FIELDS))
     if unknown or not changes:
         raise InvalidInput(
-            f'"{clean(unknown[0])[:40]}" cannot be changed; what can: {", ".join(FIELDS)}.'
+            f'"{" ".join(clean(unknown[0])[:40].split())}" cannot be changed; what can: {", ".join(FIELDS)}.'
             if unknown
             else f"There is nothing to change: give one of {', '.join(FIELDS)}."
         )
