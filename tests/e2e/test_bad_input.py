@@ -218,6 +218,17 @@ def test_sound_is_told_what_to_set(server: RunningServer, kind: str) -> None:
     check_problem(send(server.url, "PATCH", "/v1/memories/x", b"RIFF", content_type=kind), 415, "JSON")
 
 
+def test_a_kai_is_told_what_is_missing_in_words_it_can_show(server: RunningServer) -> None:
+    got = send(server.url, "POST", "/kai", bytes(3200), content_type="audio/L16;rate=16000;channels=1")
+    assert got.status == 200
+    assert "音声認識" in got.json["text"]
+    assert (got.json["emotion"], got.json["audio_url"]) == ("sad", None)
+    check_problem(send(server.url, "GET", "/kai/lines/no_ears"), 404)
+    check_problem(
+        send(server.url, "GET", f"/v1/turns/{server.say('ねえ', 'kai')['turn_id']}/audio"), 404, "TTS_BASE_URL"
+    )
+
+
 # --- time ------------------------------------------------------------------------------------------------------------
 
 

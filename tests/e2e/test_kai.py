@@ -92,7 +92,7 @@ def test_the_session_is_the_device_and_goes_on(server: RunningServer, now: Servi
 
 @pytest.mark.parametrize("answer", [error(500, "CUDA"), error(401, "key"), hang()])
 def test_hearing_that_fails_is_apologised_for_aloud(server: RunningServer, now: Services, answer: Answer) -> None:
-    now.asr.answer, now.tts.answer = answer, hang()
+    now.asr.answer, now.tts.answer = answer, error(500, "down")
     got = parsed(listen(server))
     assert "耳の調子が悪い" in str(got["text"])
     assert got["emotion"] == "sad"
@@ -101,7 +101,7 @@ def test_hearing_that_fails_is_apologised_for_aloud(server: RunningServer, now: 
 
 @pytest.mark.parametrize("answer", [error(500, "down"), hang()])
 def test_thinking_that_fails_is_apologised_for_aloud(server: RunningServer, now: Services, answer: Answer) -> None:
-    now.chat.answer, now.tts.answer = answer, hang()
+    now.chat.answer, now.tts.answer = answer, error(500, "down")
     got = parsed(listen(server))
     assert "ごめん" in str(got["text"]) or "ぼーっと" in str(got["text"])
     assert len(played(server, got["audio_url"])) / 16000 > 0.4
@@ -146,3 +146,15 @@ def test_thirty_seconds_are_taken(server: RunningServer, now: Services) -> None:
 
 def test_there_is_no_line_of_another_name(server: RunningServer, now: Services) -> None:
     check_problem(send(server.url, "GET", "/kai/lines/hello"), 404)
+
+
+def test_an_apology_that_is_not_kept_and_cannot_be_spoken_is_only_read(server: RunningServer, now: Services) -> None:
+    for path in server.home.glob("speech/lines/*.wav"):
+        path.unlink()
+    now.asr.answer, now.tts.answer = transcript(""), error(500, "down")
+    got = parsed(listen(server))
+    assert "よく聞こえなかった" in str(got["text"])
+    assert got["audio_url"] is None
+    check_problem(send(server.url, "GET", "/kai/lines/silence"), 404, "down")
+    now.tts.answer = speech()
+    assert len(played(server, "/kai/lines/silence")) > 0

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from stackmem.sound import Sound, l16, read_wav, wav
 from tests.running import RunningServer, command, request, until
-from tests.scripted import Answer, error, form_of, hang, raw, say, speech, tone, transcript
+from tests.scripted import Answer, error, form_of, raw, say, speech, tone, transcript
 from tests.speech import Services, services
 from tests.visiting import Visitor
 from tests.wire import Answer as Got
@@ -232,7 +232,7 @@ def test_a_reply_without_words_has_no_speech(server: RunningServer, now: Service
 
 def test_a_model_that_is_down_is_apologised_for_aloud_from_what_is_kept(server: RunningServer, now: Services) -> None:
     now.chat.answer = error(400, "no")
-    now.tts.answer = hang()
+    now.tts.answer = error(500, "down")
     turn = server.say("もしもし", "down")
     assert turn["degraded"]
     assert heard(server, turn["audio_url"]).seconds > 0.3
