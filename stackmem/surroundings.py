@@ -91,6 +91,6 @@ def disk(runtime: Runtime) -> Finding:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size if path.is_file() else 0
+        return path.stat().st_blocks * 512 if path.is_file() else 0  # an index file is sparse
     except OSError:  # gone meanwhile
         return 0
