@@ -76,7 +76,10 @@ class Embedded:
         if self._beat:
             self._beat.start()
             for name in AT_START:
-                app.send_task(name)
+                try:
+                    app.send_task(name)
+                except Exception as exc:  # the process's edge: a broker that is down must not stop the start
+                    log.warning("%s is done when beat says so: the broker does not answer (%s)", name, exc)
 
     def stop(self, patience_s: float = 5) -> bool:
         """Stop; return whether all work ended in time.

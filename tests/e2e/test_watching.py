@@ -1,6 +1,7 @@
 """What a running server shows of itself: /metrics, /readyz, and its log."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,18 @@ def test_a_token_has_so_many_requests_a_minute_and_the_others_have_theirs(server
     assert ask(one, "/").status == 429
     assert ask(other).status == 200
     assert all(server.get("/v1/persona")[0] == 200 for _ in range(7))
+
+
+def test_a_broker_that_is_down_is_a_reason_and_no_more(home: Path) -> None:
+    with socket.socket() as nobody:  # bound, and not listening
+        nobody.bind(("127.0.0.1", 0))
+        with RunningServer(home, broker_url=f"redis://127.0.0.1:{nobody.getsockname()[1]}/0") as server:
+
+            def broker() -> str:
+                status, ready = server.get("/readyz")
+                assert (status, ready["ready"]) == (200, True)
+                return "".join(reason for reason in ready["reasons"] if "STACKMEM_BROKER_URL" in reason)
+
+            until(broker, "the broker is a reason")
+            assert server.say("まだ話せる？")["reply"]
+            assert figures(server)["stackmem_broker_up",] == 0
