@@ -64,7 +64,9 @@ class OpenAITranscriber:
                 timeout=left,
                 **self._more,
             ) as response:
-                value = read_object(read_body(response, deadline, self._complaints, _BODY_LIMIT))
+                body = read_body(response, deadline, self._complaints, _BODY_LIMIT)
+                is_text = response.headers.get("content-type", "").startswith("text/plain")
+        value = {"text": body.decode(errors="replace")} if is_text else read_object(body)
         if not isinstance(value.get("text"), str):
             raise refusal_in(value, "no text")
         return heard(value["text"])

@@ -92,6 +92,11 @@ def test_tags_are_stripped_and_silence_is_no_word(text: str, words: str) -> None
     assert heard(text) == words
 
 
+def test_a_recogniser_may_answer_in_plain_text() -> None:
+    text = "language Japanese<asr_text>やあ\n".encode()
+    assert hear([raw(text, {"Content-Type": "text/plain; charset=utf-8"})]) == "やあ"
+
+
 @given(st.text(max_size=60), st.sampled_from(["Japanese", "English", "Chinese,English", "None"]))
 def test_no_tag_survives_and_words_do(words: str, language: str) -> None:
     found = heard(f"language {language}<asr_text>{words}")
