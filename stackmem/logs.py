@@ -6,6 +6,7 @@ say it, also those of libraries.
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,8 @@ Format = Literal["text", "json"]
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
+_ROW = re.compile(r"\n(?:DETAIL|CONTEXT): .*")  # PostgreSQL shows the row that it refuses
+
 _about: ContextVar[dict[str, object] | None] = ContextVar("about", default=None)
 
 
@@ -27,17 +30,28 @@ _spoken: ContextVar[tuple[str, ...]] = ContextVar("spoken", default=())
 def about(*spoken: str, **ids: object) -> Iterator[None]:
     """Say in every line logged inside the block what it is about, by ids; and leave out what was spoken.
 
-    A model's server may repeat the words it refuses; an exception may quote them.
+    A model's server may repeat the words it refuses; an exception may quote them, and be logged outside.
     """
     known, words = _about.set({**(_about.get() or {}), **ids}), _spoken.set((*_spoken.get(), *spoken))
     try:
         yield
+    except Exception as exc:
+        exc.__dict__.setdefault("stackmem_about", (_about.get() or {}, _spoken.get()))
+        raise
     finally:
         _about.reset(known)
         _spoken.reset(words)
 
 
+def _context(record: logging.LogRecord) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Return what a line is about and what was spoken, as it is now or was where its exception came up."""
+    error = record.exc_info[1] if record.exc_info else None
+    ids, spoken = getattr(error, "stackmem_about", ({}, ()))
+    return {**ids, **(_about.get() or {})}, (*_spoken.get(), *spoken)
+
+
 def _without(spoken: Sequence[str], line: str) -> str:
+    line = _ROW.sub("", line)
     for words in spoken:
         for form in {words, words.strip(), " ".join(words.split())}:
             if len(form) > 1:
@@ -50,7 +64,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and the stack where there is one."""
-        return _without(_spoken.get(), super().format(record))
+        return _without(_context(record)[1], super().format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -58,15 +72,16 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
+        ids, spoken = _context(record)
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": _without(_spoken.get(), record.getMessage()),
-            **(_about.get() or {}),
+            "message": _without(spoken, record.getMessage()),
+            **ids,
         }
         if record.exc_info:
-            line["stack"] = _without(_spoken.get(), self.formatException(record.exc_info))
+            line["stack"] = _without(spoken, self.formatException(record.exc_info))
         # Escaped: half a character, or a line separator, breaks no reader.
         return json.dumps(line, default=str)
 

@@ -65,6 +65,32 @@ def test_what_was_spoken_is_left_out_wherever_it_stands(formatter: logging.Forma
     assert "ValueError" in line
 
 
+@pytest.mark.parametrize("formatter", [JsonLines(), TextLines()], ids=["json", "text"])
+def test_an_exception_that_is_logged_outside_keeps_its_ids_and_none_of_the_words(formatter: logging.Formatter) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    log.addHandler(handler)
+    try:
+        with about("猫のミケ", turn_id=7):
+            raise ValueError("it was 猫のミケ")
+    except ValueError:
+        log.exception("a request failed")
+    finally:
+        log.removeHandler(handler)
+    line = stream.getvalue()
+    assert "ValueError" in line
+    assert "ミケ" not in (json.loads(line)["stack"] if isinstance(formatter, JsonLines) else line)
+    if isinstance(formatter, JsonLines):
+        assert json.loads(line)["turn_id"] == 7
+
+
+def test_a_row_that_postgresql_refuses_is_left_out() -> None:
+    line = written(TextLines(), "null value in column\nDETAIL:  Failing row contains (1, 猫のミケ).\nHINT: x")
+    assert "ミケ" not in line
+    assert "HINT" in line
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_everything_goes_to_a_file_where_one_is_named(root: logging.Logger, tmp_path: Path, form: Any) -> None:
     plain = logging.StreamHandler()
