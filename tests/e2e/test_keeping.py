@@ -10,10 +10,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
+from stackmem.cli import main
+from tests import shapes
 from tests.checking import execute, rows
 from tests.running import RunningServer, command, environment, json_of, until
 from tests.services import Postgres
+
+pytestmark = pytest.mark.skipif(
+    shapes.shape_of_all() != shapes.ONE_PROCESS, reason="It goes from SQLite to PostgreSQL and back by itself."
+)
 
 MANY = 12_000  # turns, so that a command can be killed in the middle
 
@@ -144,11 +151,12 @@ def test_wrong_places_are_one_sentence(home: Path) -> None:
     for arguments, sentence in (
         (("restore", "none.db"), "none.db cannot be read (No such file or directory)."),
         (("migrate-data", "--to", "mysql://x/y"), "--to is wrong"),
+        (("migrate-data", "--to", "sqlite:///"), "--to is wrong"),
         (("migrate-data", "--to", f"sqlite:///{home / 'stackmem.db'}"), "--to is the store that is in use already."),
         (("backup", str(home)), "is a folder"),
     ):
-        done = command(home, *arguments)
-        assert (done.returncode, len(done.stderr.splitlines()), sentence in done.stderr) == (1, 1, True), done.stderr
+        done = CliRunner().invoke(main, arguments, env={"STACKMEM_HOME": str(home)})
+        assert (done.exit_code, len(done.stderr.splitlines()), sentence in done.stderr) == (1, 1, True), done.stderr
 
 
 def test_a_backup_of_postgres_is_restored_into_a_file(home: Path, address: str, backup: Path) -> None:
