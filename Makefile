@@ -12,6 +12,10 @@ CHECKS_INSTALLED := $(VENV)/.installed-checks
 ARGS ?=
 # What the checks install beside stackmem. CI adds local, e5, clients and qwen3, whose torch alone is 200 MB to several GB.
 EXTRAS ?= test,postgres,redis,mdns
+# For `faults`: how often each thing breaks that breaks at a random moment.
+ROUNDS ?= 50
+# For `shapes`: see tests/shapes.py.
+SHAPES ?= postgres-rabbitmq postgres-redis
 # For `bench`: the one to run.
 NAME ?=
 
@@ -20,7 +24,7 @@ NAME ?=
 PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 COVERAGE := --cov --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
 
-.PHONY: help run test lint bench
+.PHONY: help run test faults shapes lint bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +34,14 @@ run: $(INSTALLED) ## install what is missing, start the server (ARGS="--port 876
 
 test: $(CHECKS_INSTALLED) ## run all tests on all cores, with coverage (ARGS="-k recall" for some, without either)
 	@$(BIN)/python -m pytest $(if $(strip $(ARGS)),$(ARGS),$(PARALLEL) $(COVERAGE))
+
+faults: $(CHECKS_INSTALLED) ## break things while robots talk, many rounds each (ROUNDS=50; hours)
+	@STACKMEM_TEST_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -m faults --timeout=3600 $(ARGS)
+
+shapes: $(CHECKS_INSTALLED) ## run the end-to-end tests in the shapes of several processes (SHAPES=… for some)
+	@for shape in $(SHAPES); do \
+		STACKMEM_TEST_SHAPE=$$shape $(BIN)/python -m pytest tests/e2e $(ARGS) || exit 1; \
+	done
 
 lint: $(CHECKS_INSTALLED) ## check format, style, types and who may import whom
 	$(BIN)/ruff format --check .

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 LEASE = 90  # seconds
 RENEW = 30  # seconds
-DEADLOCKS = 4  # times a live turn's transaction is run again because it and another one waited for each other
+TRIES = 5  # of a live turn's transaction
 
 T = TypeVar("T")
 
@@ -169,24 +169,28 @@ def live_transaction(work: Callable[[], T]) -> T:
     """Run the work of a live turn in one transaction and return its result.
 
     In PostgreSQL others of its kind run beside it: it locks the rows whose state it relies on (``lock_row``), and
-    ``work`` is run once more where two of them waited for each other.
+    ``work`` is run once more where two of them waited for each other, or where its connection was cut before the end.
     """
     if isinstance(proxy.obj, SqliteDatabase):
         with transaction():
             return work()
-    for _ in range(DEADLOCKS):
+    for _ in range(TRIES - 1):
+        finished = list[T]()
         try:
-            return _beside_others(work)
-        except peewee.OperationalError as exc:
-            if not is_deadlock(exc):
+            _beside_others(work, finished)
+            return finished[0]
+        except (peewee.OperationalError, peewee.InterfaceError) as exc:
+            # Cut while it was being committed, it may be done.
+            if not (is_deadlock(exc) or (not finished and proxy.obj.is_cut())):
                 raise
-    return _beside_others(work)
+    _beside_others(work, finished := [])
+    return finished[0]
 
 
-def _beside_others(work: Callable[[], T]) -> T:
+def _beside_others(work: Callable[[], T], finished: list[T]) -> None:
     with proxy.atomic():
         proxy.execute_sql(f"SELECT pg_advisory_xact_lock_shared({_ONE_WRITES})")
-        return work()
+        finished.append(work())
 
 
 def lock_row(row: Any) -> None:

@@ -81,6 +81,10 @@ class Postgres(PooledPostgresqlDatabase):
             self._replace(exc)
             return super().execute_sql(sql, params)
 
+    def is_cut(self) -> bool:
+        """Tell whether this thread's connection is no longer one."""
+        return self.is_closed() or bool(self._state.conn.closed)
+
     def _come_back(self) -> None:
         """Connect again inside a ``connection_context`` whose last try found no server."""
         if self.is_closed() and self._state.ctx:

@@ -9,18 +9,18 @@ from datetime import datetime, timedelta
 from stackmem.models import Lease
 
 PATIENCE = {"live": timedelta(seconds=120), "batch": timedelta(minutes=15)}  # a judge may take its time
-_PREFIX = "seen:"
+PREFIX = "seen:"
 
 
 def seen(queue: str, now: datetime) -> None:
     """Note that a worker takes tasks of this queue."""
-    row = {"name": _PREFIX + queue, "holder": "worker", "until": now + PATIENCE[queue]}
+    row = {"name": PREFIX + queue, "holder": "worker", "until": now + PATIENCE[queue]}
     until = {Lease.until: row["until"]}
     Lease.insert(row).on_conflict(conflict_target=[Lease.name], update=until).execute()
 
 
 def absent(now: datetime) -> list[str]:
     """Return the queues of which no worker has taken a regular task for too long, or ever."""
-    names = [_PREFIX + queue for queue in PATIENCE]
+    names = [PREFIX + queue for queue in PATIENCE]
     alive = {row.name for row in Lease.select().where(Lease.name.in_(names), Lease.until >= now)}
-    return [queue for queue in PATIENCE if _PREFIX + queue not in alive]
+    return [queue for queue in PATIENCE if PREFIX + queue not in alive]

@@ -29,6 +29,7 @@ from stackmem.ports import Clock, Hint, Queue
 from stackmem.rebuilding import rebuild_from_turns
 from stackmem.reindexing import reindex
 from stackmem.remember import Remembering
+from stackmem.set_back import bring_to_the_present
 
 log = logging.getLogger(__name__)
 
@@ -184,6 +185,7 @@ class Work:
     def sweep(self) -> int:
         """Find what a lost hint, a dead worker or the clock left waiting, and enqueue it; return how many hints."""
         now = self.clock.now()
+        bring_to_the_present(now)
         purge_due(now)
         drop_old(now)
         if self.speech:

@@ -1,6 +1,7 @@
 """Claims that must hold of any store, whatever happened to it: checked in the rows and in the index."""
 
 import json
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ def execute(home: Path, sql: str, *values: Any) -> None:
 def _in_postgres(url: str, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     import psycopg  # an extra
 
+    sql = re.sub(r'(?<!")\buser\b(?!")', '"user"', sql)  # a word of its own there: who is connected
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(sql.replace("?", "%s"), values or None)  # type: ignore[arg-type]  # tests' own SQL
         return cursor.fetchall() if cursor.description else []
@@ -92,20 +94,29 @@ def check_store(home: Path, turns: int, kind: str = "edge") -> None:
     ) == [(0,)]
     memories = dict(rows(home, "SELECT id, status FROM memory WHERE status <> 'forgotten'"))
     assert points(home, kind) == memories
-    said_by: dict[str, tuple[str, list[int]]] = {}
-    told = "SELECT m.id, m.summary, s.turn_id FROM memory m JOIN memory_source s ON s.memory_id = m.id"
-    for memory_id, summary, turn_id in rows(home, f"{told} ORDER BY m.id, s.turn_id"):
-        said_by.setdefault(memory_id, (summary, []))[1].append(turn_id)
-    twice = [key for key, count in Counter((words, *ids) for words, ids in said_by.values()).items() if count > 1]
-    assert twice == []
+    assert memories_told_twice(home) == []
     kept_without_memory = rows(
         home, "SELECT id FROM turn WHERE state = 'kept' AND id NOT IN (SELECT turn_id FROM memory_source)"
     )
     assert kept_without_memory == []
     assert rows(home, "SELECT memory_id FROM memory_source WHERE turn_id NOT IN (SELECT id FROM turn)") == []
-    of_others = rows(
+    assert sources_of_others(home) == []
+
+
+def memories_told_twice(home: Path) -> list[tuple[Any, ...]]:
+    """Return the summaries, each with its source turns, that more than one memory has."""
+    said_by: dict[str, tuple[str, list[int]]] = {}
+    told = "SELECT m.id, m.summary, s.turn_id FROM memory m JOIN memory_source s ON s.memory_id = m.id"
+    for memory_id, summary, turn_id in rows(home, f"{told} ORDER BY m.id, s.turn_id"):
+        said_by.setdefault(memory_id, (summary, []))[1].append(turn_id)
+    counted = Counter((summary, *ids) for summary, ids in said_by.values())
+    return [key for key, count in counted.items() if count > 1]
+
+
+def sources_of_others(home: Path) -> list[tuple[Any, ...]]:
+    """Return the memories that were made of another owner's turns."""
+    return rows(
         home,
         "SELECT m.id FROM memory m JOIN memory_source s ON s.memory_id = m.id JOIN turn t ON t.id = s.turn_id "
         "WHERE t.owner <> m.owner",
     )
-    assert of_others == []

@@ -14,6 +14,7 @@ from typing import Any, Self
 from click.testing import CliRunner
 
 from stackmem.cli import main
+from stackmem.models import proxy
 from tests.shapes import settings_of
 from tests.waiting import PATIENCE, until
 
@@ -68,6 +69,8 @@ def _command_here(home: Path, *arguments: str, stdin: str, **settings: str) -> s
     changed = {name: wanted.get(name) for name in os.environ.keys() | wanted.keys() if name.startswith("STACKMEM_")}
     with contextlib.chdir(home.parent):
         done = CliRunner().invoke(main, arguments, stdin, changed, prog_name="stackmem")
+    if hasattr(proxy.obj, "close_all"):
+        proxy.obj.close_all()  # a pool, which ends with its process elsewhere
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
@@ -122,6 +125,7 @@ class RunningServer:
         several = bool(settings_of(home, shape)) and not (arguments or settings.keys() & {"broker_url", "database_url"})
         self.parts = SEVERAL if several else ONE
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._said_before: dict[str, int] = {}
         self.log = home.parent / f"{home.name}.log"
 
     def __enter__(self) -> Self:
@@ -150,6 +154,7 @@ class RunningServer:
     def start_part(self, part: str) -> None:
         """Start one of its processes; do not wait for it."""
         with self.log_of(part).open("ab") as log:
+            self._said_before[part] = log.tell()
             self.processes[part] = subprocess.Popen(
                 [sys.executable, "-m", *self._command_of(part)],
                 env=environment(self.home, **self._settings),
@@ -180,7 +185,7 @@ class RunningServer:
 
     def _works(self, part: str) -> bool:
         assert self.processes[part].poll() is None, f"a worker ended: {self.said()}"
-        return " ready." in self.log_of(part).read_text()
+        return b" ready." in self.log_of(part).read_bytes()[self._said_before[part] :]
 
     def _is_up(self) -> bool:
         assert self.process.poll() is None, f"the server ended: {self.said()}"
@@ -209,8 +214,6 @@ class RunningServer:
         for part in parts or self.parts:
             self.processes[part].kill()
             self.processes[part].wait(PATIENCE)
-            if part not in ("up", "web"):
-                self.log_of(part).unlink()  # the next one's "ready" is not to be taken for this one's
 
     def get(self, path: str, **headers: str) -> Reply:
         """GET."""
@@ -228,12 +231,19 @@ class RunningServer:
 
     def status(self, owner: str = "home") -> dict[str, Any]:
         """Return what ``stackmem status --json`` prints, from where that command has it."""
-        key = json.loads((self.home / "server.json").read_text())["key"]
-        code, now = self.get(f"/v1/admin/status?owner={owner}", **{"X-Stackmem-Key": key})
+        code, now = self.get(f"/v1/admin/status?owner={owner}", **{"X-Stackmem-Key": self._key()})
         assert code == 200, now
         return now  # type: ignore[no-any-return]
 
-    def settle(self, owner: str = "home") -> dict[str, Any]:
+    def sweep(self) -> None:
+        """Look now for what is waiting, as beat makes a worker do."""
+        code, answer = self.post("/v1/admin/sweep", **{"X-Stackmem-Key": self._key()})
+        assert code == 200, answer
+
+    def _key(self) -> str:
+        return str(json.loads((self.home / "server.json").read_text())["key"])
+
+    def settle(self, owner: str = "home", patience_s: float = 200) -> dict[str, Any]:
         """Wait until nothing changes by itself any more; return the status."""
 
         def settled() -> dict[str, Any] | None:
@@ -242,4 +252,4 @@ class RunningServer:
             return now if done else None
 
         # Longer than a dead worker's lease (90 s) and the hint after it (60 s).
-        return until(settled, f"everything is remembered; the server said: {self.said()[-2000:]}", 200)  # type: ignore[no-any-return]
+        return until(settled, f"everything is remembered; the server said: {self.said()[-2000:]}", patience_s)  # type: ignore[no-any-return]

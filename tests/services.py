@@ -147,8 +147,8 @@ class Postgres(Service):
                 path.chmod(path.stat().st_mode | 0o011)
 
     def command(self) -> list[str]:
-        # What a power cut would lose is no matter here: the processes are killed, the machine is not.
-        quick = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_connections=200")
+        # What only a power cut loses is no matter here: the processes are killed, the machine is not.
+        quick = ("fsync=off", "full_page_writes=off", "max_connections=200")
         where = (f"port={self.port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self.folder}")
         options = [part for option in (*quick, *where) for part in ("-c", option)]
         return [str(program("postgres", *self._places)), "-D", str(self.data), *options]
@@ -201,20 +201,21 @@ class Redis(Service):
         return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
                 "--appendonly", "yes"]  # fmt: skip
 
-    def _ask(self, *words: str) -> bytes:
+    def ask(self, *words: str) -> bytes:
+        """Send one command; return the answer as it is."""
         with socket.create_connection(("127.0.0.1", self.port), 5) as connection:
             connection.sendall(" ".join(words).encode() + b"\r\n")
             return connection.recv(4096)
 
     def answers(self) -> bool:
         try:
-            return self._ask("PING").startswith(b"+PONG")
+            return self.ask("PING").startswith(b"+PONG")
         except OSError:
             return False
 
     def flush(self) -> None:
         """Empty it."""
-        assert self._ask("FLUSHALL").startswith(b"+OK")
+        assert self.ask("FLUSHALL").startswith(b"+OK")
 
     def url(self, number: int = 0) -> str:
         """Return its address."""
