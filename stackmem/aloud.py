@@ -17,6 +17,7 @@ from stackmem.voice import NEWER, Utterance, Voice
 log = logging.getLogger(__name__)
 
 ROBOTS = 64  # whose last speech is still known
+SHORTEST_S = 0.1  # no word is shorter, and OpenAI's recogniser, for one, refuses less
 
 # What a robot says where there is no turn to answer with: nothing was heard, hearing failed, nothing is set.
 APOLOGIES: dict[Language, dict[str, str]] = {
@@ -66,9 +67,13 @@ class Aloud:
     def listen(self, said: Said, sound: Sound, deadline: Deadline) -> Said | None:
         """Return what was said with its words; None for silence.
 
-        Raises NoEars, or TransientError or PermanentError where the recogniser does not work. Nothing is stored yet.
+        Raises NoEars, InvalidInput where it could not be stored, or TransientError or PermanentError where the
+        recogniser does not work. Nothing is stored yet.
         """
         transcriber = self.require_ears()
+        self.conversation.check(said)
+        if sound.seconds < SHORTEST_S:
+            return None
         before = deadline.spent_ms()
         try:
             words = transcriber.transcribe(sound, min(self._asr_timeout_s, deadline.left_s()))

@@ -137,9 +137,15 @@ class Conversation:
         words, now = clean(said.text), self.clock.now()
         if not words.strip():
             raise InvalidInput("The text is empty: there is nothing to answer.")
-        if said.at and said.at > now + AHEAD:
-            raise InvalidInput("`at` lies in the future: a turn is at most 5 minutes ahead of the server's clock.")
+        self.check(said)
         return live_transaction(lambda: _opened(said, words, key_of(said), now))
+
+    def check(self, said: Said) -> None:
+        """Raise InvalidInput where it could not be stored, whatever the words are."""
+        if said.at and said.at > self.clock.now() + AHEAD:
+            raise InvalidInput("`at` lies in the future: a turn is at most 5 minutes ahead of the server's clock.")
+        if said.session_id:
+            sessions.check_name(said.session_id)
 
     def _answered_elsewhere(self, turn: Turn, deadline: Deadline) -> Turn:
         """Wait while another request answers the same turn; take it over when that one is dead."""

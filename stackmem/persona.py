@@ -13,11 +13,12 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from stackmem.exceptions import SettingsError
+from stackmem.text import clean_json
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ _JAPANESE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f]")
 class Persona(BaseModel):
     """A persona file: name, manner of speaking, the body's emotion and action ids, and its fallback lines."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
     name: str = Field(min_length=1)
     language: Language = "ja"
@@ -39,7 +40,7 @@ class Persona(BaseModel):
     reply_characters: int = Field(120, ge=20, le=2000)
     emotions: list[str] = ["neutral"]
     actions: list[str] = ["none"]
-    fallback: list[str] = Field(min_length=1)
+    fallback: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1)
 
     @field_validator("emotions", "actions")
     @classmethod
@@ -120,14 +121,14 @@ def persona_source(name_or_path: str) -> Traversable:
 def load_persona(name_or_path: str) -> Persona:
     """Read a persona by its name or its file's path. Raises SettingsError with one sentence."""
     try:
-        text = persona_source(name_or_path).read_text("utf-8")
-        return Persona.model_validate(tomllib.loads(text))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise SettingsError(f"STACKMEM_PERSONA is wrong: {name_or_path} cannot be read ({exc}).") from exc
-    except ValidationError as exc:
+        text = persona_source(name_or_path).read_text("utf-8-sig")  # Windows' Notepad may put a mark in front
+        return Persona.model_validate(clean_json(tomllib.loads(text)))
+    except ValidationError as exc:  # a ValueError too
         error = exc.errors()[0]
         field = ".".join(str(part) for part in error["loc"])
         raise SettingsError(f"STACKMEM_PERSONA is wrong: {name_or_path}: {field}: {error['msg']}.") from None
+    except (OSError, ValueError, RecursionError) as exc:  # no file, no UTF-8, no TOML, or too much of it
+        raise SettingsError(f"STACKMEM_PERSONA is wrong: {name_or_path} cannot be read ({exc}).") from exc
 
 
 def language_of(texts: Sequence[str]) -> Language:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stackmem.lenient_json import BLOCK_LIMIT, FENCE, decode_at, find_json, some
-from stackmem.text import clean, clean_json, fold
+from stackmem.text import clean, clean_json, depth_within, fold
 
 THINK_TAG = re.compile(r"<(/?)think(?:ing)?\s{0,8}>", re.IGNORECASE)
 _JSON_ALONE = re.compile(r"""\[?\s*+\{\s*+(?:["'“}]|\w{1,64}\s*+:)""")
@@ -65,21 +65,7 @@ def read_json(text: str) -> Any | None:
 
 def _cleaned(value: Any) -> Any | None:
     # Nested deeper than that it is no answer to anything, and would end whoever walks it later.
-    return clean_json(value) if _depth_within(value, DEPTH_LIMIT) else None
-
-
-def _depth_within(value: Any, limit: int) -> bool:
-    level = [value]
-    for _ in range(limit):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return True
-    return False
+    return clean_json(value) if depth_within(value, DEPTH_LIMIT) else None
 
 
 # --- tool calls ------------------------------------------------------------------------------------------------------

@@ -74,10 +74,15 @@ def _latest_open(owner: str, name: str | None, device: str | None) -> Session | 
     return None if row is None else Session(**row._asdict())
 
 
-def begin(owner: str, name: str, *, now: datetime, named: bool, device: str | None = None, **more: object) -> Session:
-    """Insert the next sequence of ``name``."""
+def check_name(name: str) -> None:
+    """Raise InvalidInput where it cannot be a session's name."""
     if len(name) > NAME_LIMIT or not name.strip():
         raise InvalidInput(f"A session id has 1 to {NAME_LIMIT} characters.")
+
+
+def begin(owner: str, name: str, *, now: datetime, named: bool, device: str | None = None, **more: object) -> Session:
+    """Insert the next sequence of ``name``."""
+    check_name(name)
     newest = (
         Session.select(Session.seq).where(Session.owner == owner, Session.name == name).order_by(Session.seq.desc())
     )

@@ -43,6 +43,21 @@ def clean_json(value: Any) -> Any:
     return value
 
 
+def depth_within(value: Any, limit: int) -> bool:
+    """Tell whether a JSON value has at most so many levels: a deeper one would end whoever walks it."""
+    level = [value]
+    for _ in range(limit):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return True
+    return False
+
+
 def fold(text: str) -> str:
     """Return the text as compared by words: NFKC, case-folded."""
     return unicodedata.normalize("NFKC", text).casefold()

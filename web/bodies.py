@@ -8,21 +8,25 @@ from flask import request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from stackmem.exceptions import InvalidInput
-from stackmem.text import clean
+from stackmem.text import clean, depth_within
 
+DEPTH_LIMIT = 100  # levels of JSON
 # MicroPython's ``requests.post(json=…)`` announces the number of characters, which cuts Japanese off.
 CUT_OFF = "The body ends in the middle of a text: Content-Length must be its number of bytes, not of characters."
 
 
-def json_object() -> dict[str, Any]:
-    """Return the body as a JSON object. Raises InvalidInput, or 415 for another content type."""
+def json_object(otherwise: str = "") -> dict[str, Any]:
+    """Return the body as a JSON object. Raises InvalidInput, or 415 for another content type.
+
+    ``otherwise`` is what else the address takes, as the end of a sentence.
+    """
     if request.mimetype.startswith("audio/"):
         raise UnsupportedMediaType("Sound is not taken here: send JSON, Content-Type: application/json.")
     data = request.get_data()
     if not data.strip():
         raise InvalidInput("The body is empty: send a JSON object.")
     if request.mimetype != "application/json":
-        raise UnsupportedMediaType("Send JSON with the header Content-Type: application/json.")
+        raise UnsupportedMediaType(f"Send JSON with the header Content-Type: application/json{otherwise}.")
     try:
         value = json.loads(data.decode("utf-8-sig"), parse_constant=_no_number)
     except UnicodeDecodeError as exc:
@@ -35,6 +39,8 @@ def json_object() -> dict[str, Any]:
         raise InvalidInput(CUT_OFF if is_cut_off else "The body is not valid JSON.") from exc
     if not isinstance(value, dict):
         raise InvalidInput("The body must be a JSON object.")
+    if not depth_within(value, DEPTH_LIMIT):
+        raise InvalidInput("The body is nested too deeply.")
     return value
 
 
@@ -65,13 +71,13 @@ def text_in_query(name: str) -> str | None:
     return None if value is None else clean(value)
 
 
-def number_in_query(name: str, default: int, highest: int) -> int:
-    """Return a whole number from the query string, from 1 to ``highest``."""
+def number_in_query(name: str, default: int, highest: int, lowest: int = 1) -> int:
+    """Return a whole number from the query string, from ``lowest`` to ``highest``."""
     text = request.args.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) < 10) or not 1 <= int(text) <= highest:
-        raise InvalidInput(f"{name} must be a whole number from 1 to {highest}.")
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or not lowest <= int(text) <= highest:
+        raise InvalidInput(f"{name} must be a whole number from {lowest} to {highest}.")
     return int(text)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, request
 from peewee import DatabaseError, InterfaceError
-from werkzeug.exceptions import HTTPException, TooManyRequests
+from werkzeug.exceptions import HTTPException, RequestedRangeNotSatisfiable, TooManyRequests
 
 from stackmem.exceptions import StackmemError
 from stackmem.text import clean
@@ -20,6 +20,7 @@ SENTENCES = {
     405: "This address does not take this method.",
     408: "The request came too slowly: send it again.",
     413: "The body is too large.",
+    416: "The part asked for begins behind the end.",
     431: "The headers are too large.",
     501: "This transfer encoding is not understood: send the body whole or chunked.",
 }
@@ -58,6 +59,8 @@ def handle_errors(part: Flask | Blueprint, answer: Callable[..., Any]) -> None:
         headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
         if isinstance(error, TooManyRequests) and error.retry_after is not None:
             headers["Retry-After"] = str(error.retry_after)
+        if isinstance(error, RequestedRangeNotSatisfiable) and error.length is not None:
+            headers["Content-Range"] = f"{error.units} */{error.length}"
         sentence = SENTENCES.get(status, error.description or "The request could not be served.")
         return answer(status, sentence, **headers)
 

@@ -64,16 +64,24 @@ def sound_response(sound: Sound, rate: int, form: str) -> Response:
     else:
         response = Response(wav(sound), content_type="audio/wav")
     response.headers["Cache-Control"] = "no-store"  # it is somebody's talk
-    # Players of browsers ask for ranges; a robot that does not gets the whole, with its length.
-    response.make_conditional(request, accept_ranges=True, complete_length=len(response.get_data()))
+    response.headers["Accept-Ranges"] = "bytes"
+    length = len(response.get_data())
+    if _asks_for_a_part(length):  # as players of browsers do; a robot gets the whole, with its length
+        response.make_conditional(request, accept_ranges=True, complete_length=length)
     return response
+
+
+def _asks_for_a_part(length: int) -> bool:
+    """Tell whether one part is asked for; what is no such thing is as if nobody had asked (RFC 9110, 14.2)."""
+    asked = request.range
+    if asked is None or asked.units != "bytes" or len(asked.ranges) != 1:
+        return False
+    return -asked.ranges[0][0] < length  # "the last million bytes" of less is all of it
 
 
 def wanted_form() -> tuple[int, str]:
     """Return the rate and form that the query asks for. Raises InvalidInput."""
-    rate = number_in_query("rate", 16_000, _RATES[1])
-    if rate < _RATES[0]:
-        raise InvalidInput(f"rate must be a whole number from {_RATES[0]} to {_RATES[1]}.")
+    rate = number_in_query("rate", 16_000, highest=_RATES[1], lowest=_RATES[0])
     form = request.args.get("format", "wav").lower()
     if form not in ("wav", "l16"):
         raise InvalidInput("format must be wav or l16.")

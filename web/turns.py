@@ -42,7 +42,7 @@ def post_turn() -> dict[str, Any] | tuple[dict[str, Any], int, dict[str, str]]:
 
 
 def _written() -> Said:
-    body = json_object()
+    body = json_object(", or sound as audio/wav or audio/L16;rate=16000;channels=1")
     text, at = text_of(body, "text"), text_of(body, "at")
     if text is None:
         raise InvalidInput('"text" is missing: send what was heard.')

@@ -130,6 +130,7 @@ def test_nul_and_lone_surrogates_become_one_sign_and_the_rest_stays(
         (b"[" * 100_000, "nested"),
         (b'{"text":' * 100_000, "nested"),
         (b'{"text": "hi", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested"),
+        (b'{"text": "hi", "x": ' + b"[" * 900 + b"]" * 900 + b"}", "nested"),
         (b"[]", "object"),
         (b'"hi"', "object"),
         (b"5", "object"),

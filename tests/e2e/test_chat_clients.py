@@ -239,6 +239,7 @@ def test_the_model_behind_that_is_down_is_an_error(client: openai.OpenAI, server
         ({"messages": [user("a")], "max_tokens": 0}, "max_tokens"),
         ([1], None),
         (b"{", None),
+        (b'{"messages": [{"role": "user", "content": "a", "x": ' + b"[" * 900 + b"]" * 900 + b"}]}", None),
         (b"", None),
     ],
 )

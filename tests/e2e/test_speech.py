@@ -115,12 +115,19 @@ def test_a_part_of_the_speech_can_be_asked_for(server: RunningServer, now: Servi
     whole = send(server.url, "GET", turn["audio_url"]).body
     part = send(server.url, "GET", turn["audio_url"], range="bytes=4-11")
     assert (part.status, part.body) == (206, whole[4:12])
+    # What is no part of it is as if nobody had asked; what lies behind its end is refused with its length.
+    for odd in ("bytes=x", "bytes=9-2", "items=0-3", "bytes=0-1,3-4", f"bytes=-{len(whole) + 1}"):
+        got = send(server.url, "GET", turn["audio_url"], range=odd)
+        assert (got.status, got.body, got.headers["accept-ranges"]) == (200, whole, "bytes")
+    behind = send(server.url, "GET", turn["audio_url"], range=f"bytes={len(whole)}-")
+    check_problem(behind, 416, "behind the end")
+    assert behind.headers["content-range"] == f"bytes */{len(whole)}"
 
 
 @pytest.mark.parametrize("query", ["?rate=7999", "?rate=48001", "?rate=x", "?format=mp3"])
 def test_another_rate_or_form_is_refused(server: RunningServer, now: Services, query: str) -> None:
     turn = server.say("こんにちは", "refused")
-    check_problem(send(server.url, "GET", f"{turn['audio_url']}{query}"), 400)
+    check_problem(send(server.url, "GET", f"{turn['audio_url']}{query}"), 400, "8000" if "rate" in query else "wav")
 
 
 @pytest.mark.parametrize("text", ["", "language None<asr_text>", "language None", "。", " \u3000"])
@@ -168,6 +175,7 @@ def test_a_recogniser_that_fails_is_said_in_one_sentence(
         (wav(tone(0)), WAV, 400),
         (b"\x01", L16, 400),
         (RECORDING, "audio/webm", 415),
+        (RECORDING, "application/x-www-form-urlencoded", 415),
         (RECORDING, "audio/L16;rate=fast", 400),
         (RECORDING, "audio/L16;rate=1", 400),
         (RECORDING, "audio/L16;channels=99", 400),
@@ -179,7 +187,8 @@ def test_what_is_no_recording_is_refused(
     server: RunningServer, now: Services, body: bytes, kind: str, status: int
 ) -> None:
     asked = len(now.asr.requests)
-    check_problem(post(server, body, kind), status)
+    sentence = check_problem(post(server, body, kind), status)
+    assert status != 415 or "audio/wav" in sentence
     assert len(now.asr.requests) == asked
 
 

@@ -111,6 +111,10 @@ def test_a_persona_is_found_by_name_or_by_its_files_path(tmp_path: Path) -> None
         ('fallback = ["x"]', "name: Field required"),
         ('name = ""\nfallback = ["x"]', "name: "),
         ('name = "x"\nfallback = []', "fallback: "),
+        ('name = "　"\nfallback = ["x"]', "name: "),
+        ('name = "x"\nfallback = ["x", " "]', "fallback.1: "),
+        ("name = " + "[" * 5_000, "cannot be read"),
+        ("reply_characters = " + "9" * 6_000, "cannot be read"),
         ('name = "x"\nfallback = ["x"]\nlanguage = "fr"', "language: "),
         ('name = "x"\nfallback = ["x"]\nservo = 3', "servo: Extra inputs are not permitted"),
         ('name = "x"\nfallback = ["x"]\nemotions = [""]', "emotions: "),
@@ -151,7 +155,8 @@ def test_an_edit_counts_at_once_and_a_broken_one_keeps_the_old(tmp_path: Path) -
     path.write_text(GOOD.format("ミケのほう", 'emotions = ["照れ"]'), "utf-8")
     assert who.current().emotions == ["neutral", "照れ"]
     assert (who.current().name, who.reason()) == ("ミケのほう", "")
-    for broken, why in (("name = ", "cannot be read"), ('name = "x"', "fallback"), ("", "Field required")):
+    broken_ones = [("name = ", "cannot be read"), ('name = "x"', "fallback"), ("", "Field required")]
+    for broken, why in [*broken_ones, ("name = " + "[" * 5_000, "cannot be read")]:
         path.write_text(broken, "utf-8")
         assert who.current().name == "ミケのほう"
         assert why in who.reason()
@@ -162,6 +167,12 @@ def test_an_edit_counts_at_once_and_a_broken_one_keeps_the_old(tmp_path: Path) -
     assert "cannot be read" in who.reason()
     path.write_text(GOOD.format("タマ", ""), "utf-8")
     assert (who.current().name, who.reason()) == ("タマ", "")
+
+
+def test_a_file_of_windows_notepad_is_read_and_no_nul_gets_into_a_reply(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_bytes("\ufeffname = 'モモ'\r\nfallback = [\"ごめ\\u0000ん \"]\r\n".encode())
+    persona = load_persona(str(tmp_path / "p.toml"))
+    assert (persona.name, persona.fallback) == ("モモ", ["ごめ\ufffdん"])
 
 
 def test_a_broken_edit_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

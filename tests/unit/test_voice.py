@@ -430,6 +430,21 @@ def test_listening_tells_words_time_and_silence(world: World) -> None:
         ears.close()
 
 
+def test_what_is_too_short_for_a_word_or_could_not_be_stored_is_not_listened_to(world: World) -> None:
+    asr = Service(transcript("まぼろし"))
+    with asr.server:
+        ears = OpenAITranscriber(asr.server.base_url, "", "qwen")
+        aloud = Aloud(world.conversation, ears, None, 5.0)
+        for seconds in (0.001, 0.05):
+            assert aloud.listen(Said("home", "", "s"), tone(seconds, 16000), Deadline(PATIENCE)) is None
+        late = world.clock.now() + timedelta(hours=1)
+        for said, why in ((Said("home", "", "s" * 201), "session id"), (Said("home", "", at=late), "future")):
+            with pytest.raises(InvalidInput, match=why):
+                aloud.listen(said, TONE, Deadline(PATIENCE))
+        assert asr.requests == []
+        ears.close()
+
+
 def test_without_ears_it_says_what_to_set(world: World) -> None:
     with pytest.raises(NoEars, match="STACKMEM_ASR_BASE_URL"):
         Aloud(world.conversation, None, None, 5.0).listen(Said("home", ""), TONE, Deadline(1))
