@@ -17,6 +17,7 @@ LOWEST_RATE, HIGHEST_RATE = 4_000, 192_000  # Hz
 _CHANNELS = 8
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _FULL = 32768.0
+_BLOCK = 1 << 18  # samples decoded at a time: as floats, a whole recording would take eight times its size and more
 
 Samples = NDArray[np.int16]
 
@@ -73,14 +74,9 @@ def _decoded(form: bytes, body: bytes) -> Sound:
     if kind == _EXTENSIBLE and len(form) >= 26:
         kind = struct.unpack_from("<H", form, 24)[0]  # the first two bytes of the sub-format's GUID
     _check(rate, channels)
-    if (kind, bits) in ((_FLOAT, 32), (_FLOAT, 64)):
-        values = _whole(body, bits // 8 * channels).view(f"<f{bits // 8}").astype(np.float64)
-        values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) * _FULL
-    elif kind == _PCM and bits in (8, 16, 24, 32):
-        values = _integers(_whole(body, bits // 8 * channels), bits)
-    else:
+    if (kind, bits) not in [(_FLOAT, 32), (_FLOAT, 64), *((_PCM, width) for width in (8, 16, 24, 32))]:
         raise InvalidInput(f"The WAV file's format (number {kind}, {bits} bits) is not read here: send 16-bit PCM.")
-    return Sound(_mixed(values, channels), rate)
+    return Sound(_mono(body, kind, bits, channels), rate)
 
 
 def _check(rate: int, channels: int) -> None:
@@ -90,9 +86,26 @@ def _check(rate: int, channels: int) -> None:
         raise InvalidInput(f"The sound must have 1 to {_CHANNELS} channels.")
 
 
-def _whole(body: bytes, frame: int) -> NDArray[np.uint8]:
-    """Return the bytes of whole frames; what was cut off in the middle of one goes."""
-    return np.frombuffer(body, np.uint8, len(body) // frame * frame)
+def _mono(body: bytes, kind: int, bits: int, channels: int) -> Samples:
+    """Return the samples of whole frames, mixed; what was cut off in the middle of one goes."""
+    frame = bits // 8 * channels
+    data = np.frombuffer(body, np.uint8, len(body) // frame * frame)
+    if (kind, bits, channels) == (_PCM, 16, 1):  # what nearly everybody sends
+        return data.view("<i2").astype(np.int16)
+    mono, block = np.empty(len(data) // frame, np.int16), max(_BLOCK // channels, 1)
+    for start in range(0, len(mono), block):
+        values = _values(data[start * frame : (start + block) * frame], kind, bits)
+        mono[start : start + block] = _mixed(values, channels)
+    return mono
+
+
+def _values(data: NDArray[np.uint8], kind: int, bits: int) -> NDArray[np.float64]:
+    """Return samples of any kind in the range of 16 bits; what is no number is silence."""
+    if kind == _PCM:
+        return _integers(data, bits)
+    floats = data.view(f"<f{bits // 8}")
+    numbers = np.where(np.isfinite(floats), floats, 0)  # before the cast, which complains of what is none
+    return np.clip(numbers.astype(np.float64), -1.0, 1.0) * _FULL
 
 
 def _integers(data: NDArray[np.uint8], bits: int) -> NDArray[np.float64]:
@@ -114,7 +127,7 @@ def _mixed(values: NDArray[np.float64], channels: int) -> Samples:
 def read_l16(data: bytes, rate: int, channels: int) -> Sound:
     """Return raw signed 16-bit samples, little-endian as robots send them (RFC 2586 has them the other way round)."""
     _check(rate, channels)
-    return Sound(_mixed(_integers(_whole(data, 2 * channels), 16), channels), rate)
+    return Sound(_mono(data, _PCM, 16, channels), rate)
 
 
 def l16(sound: Sound) -> bytes:

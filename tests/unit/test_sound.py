@@ -2,6 +2,7 @@
 
 import io
 import struct
+import tracemalloc
 import wave
 from contextlib import suppress
 
@@ -69,6 +70,30 @@ def test_channels_are_mixed() -> None:
     stereo = np.array([[100, 300], [-100, -300], [32767, 32767]], "<i2")
     assert read_wav(made(stereo.tobytes(), channels=2)).samples.tolist() == [200, -200, 32767]
     assert read_l16(stereo.tobytes(), 16000, 2).samples.tolist() == [200, -200, 32767]
+
+
+@pytest.mark.parametrize(("kind", "bits", "channels"), [(1, 8, 1), (1, 24, 2), (3, 32, 2), (1, 16, 1), (3, 64, 8)])
+def test_a_long_recording_is_read_in_blocks_and_takes_little_more_than_its_size(
+    kind: int, bits: int, channels: int
+) -> None:
+    size = 6_000_000 // (bits // 8 * channels) * (bits // 8 * channels)
+    noise = np.random.default_rng(7).integers(0, 256, size // 64 + 1, np.uint8).tobytes() * 64
+    file = made(noise[:size], kind, bits, channels)
+    tracemalloc.start()
+    whole = read_wav(file).samples
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(whole) == size // (bits // 8 * channels)
+    assert peak < 30_000_000  # as floats all at once: 100 million and more
+    for first in (0, 250_000 // channels, len(whole) - 3):  # as the same frames alone
+        frames = noise[first * (bits // 8 * channels) :][: 3 * bits // 8 * channels]
+        assert (read_wav(made(frames, kind, bits, channels)).samples == whole[first : first + 3]).all()
+
+
+def test_floats_without_measure_are_full_scale() -> None:
+    loud = np.array([1e300, -1e300, 5.0, -1.0], "<f8")
+    assert read_wav(made(loud.tobytes(), 3, 64)).samples.tolist() == [32767, -32768, 32767, -32768]
+    assert read_wav(made(loud.tobytes(), 3, 64, 2)).samples.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 10**6])
