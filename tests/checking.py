@@ -45,7 +45,7 @@ def execute(home: Path, sql: str, *values: Any) -> None:
 def _in_postgres(url: str, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     import psycopg  # an extra
 
-    sql = re.sub(r'(?<!")\buser\b(?!")', '"user"', sql)  # a word of its own there: who is connected
+    sql = re.sub(r'(?<!")\b(user|window)\b(?!")', r'"\1"', sql)  # words of the language there
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(sql.replace("?", "%s"), values or None)  # type: ignore[arg-type]  # tests' own SQL
         return cursor.fetchall() if cursor.description else []

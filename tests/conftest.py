@@ -8,7 +8,7 @@ import pytest
 
 from tests import shapes
 from tests.running import RunningServer
-from tests.services import Postgres, required
+from tests.services import Postgres
 
 pytest_plugins = ["tests.requiring"]
 
@@ -56,9 +56,8 @@ def postgres_server() -> Postgres:
     return shapes.running(Postgres)
 
 
-@pytest.fixture(params=list(shapes.SHAPES))
-def shape(request: pytest.FixtureRequest) -> str:
-    """The shapes in which stackmem runs, each in turn."""
-    for kind in shapes.SHAPES[request.param]:
-        required(kind)
-    return str(request.param)
+@pytest.fixture(scope="session")
+def one_process() -> None:
+    """Leave a test out where another shape is asked for: it is about `stackmem up`, or about SQLite's file."""
+    if shapes.shape_of_all() != shapes.ONE_PROCESS:
+        pytest.skip(f"It is about the shape of one process, and {shapes.SWITCH} asks for another.")

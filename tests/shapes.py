@@ -3,6 +3,7 @@
 import atexit
 import hashlib
 import os
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -62,6 +63,17 @@ def settings_of(home: Path, shape: str | None = None) -> dict[str, str]:
 def database_of(home: Path) -> str:
     """Create a home folder's database; return its address."""
     return running(Postgres).create(f"home_{hashlib.sha256(str(home).encode()).hexdigest()[:16]}")
+
+
+def copy_home(source: Path, target: Path) -> Path:
+    """Copy a home folder that nobody uses, and its database with it; return the copy."""
+    shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("server.json"))
+    if urls := settings_of(source):
+        name = f"home_{hashlib.sha256(str(target).encode()).hexdigest()[:16]}"
+        running(Postgres).execute(f"DROP DATABASE IF EXISTS {name}")
+        url = running(Postgres).create(name, urls["database_url"].rpartition("/")[2])
+        _urls[target] = {"database_url": url, "broker_url": urls["broker_url"]}
+    return target
 
 
 def _broker(kind: type[Service]) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 from stackmem.loading import LOADING
 from tests.checking import LONG_AGO, check_store, execute, rows
 from tests.running import PATIENCE, RunningServer, command, environment, json_of, until
+from tests.shapes import copy_home
 
 Done = subprocess.CompletedProcess[str]
 TOLD = {
@@ -38,7 +38,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def either(request: pytest.FixtureRequest, told: Path) -> Iterator[Path]:
     """The same home folder, without and with a running server."""
     home = told.parent / request.param / "home"
-    shutil.copytree(told, home)
+    copy_home(told, home)
     if request.param == "alone":
         yield home
         return

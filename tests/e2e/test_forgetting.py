@@ -16,6 +16,7 @@ import pytest
 
 from tests.checking import LONG_AGO, check_store, execute, files_with, rows
 from tests.running import PATIENCE, RunningServer, command, environment, json_of, until
+from tests.shapes import copy_home
 
 SECRET = "キャラメル"  # in a turn, its memory's topic, summary and entities, a reply and a trace
 TOLD = "うちの猫の名前はキャラメルっていうの"
@@ -112,7 +113,7 @@ def before_local(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 def begun(before: Told, home: Path, *, with_server: bool) -> Iterator[Told]:
     """Copy the store, and start a server on it where one is wanted."""
-    shutil.copytree(before.home, home, dirs_exist_ok=True)
+    copy_home(before.home, home)
     told = Told(home, before.settings, before.export)
     with told.stack:
         if with_server:
@@ -303,7 +304,7 @@ KILLS = 3
 def test_a_server_killed_while_it_forgets_has_forgotten_when_it_is_back(edge: Told) -> None:
     identity, server, moments = edge.secret_id, edge.up(), random.Random(20261130)
     fresh = edge.home.parent / "fresh"
-    shutil.copytree(edge.home, fresh, ignore=shutil.ignore_patterns("server.json"))
+    copy_home(edge.home, fresh)
     for round_number in range(KILLS):
         forgetting = start(edge, "memories", "forget", identity, "--turns", "--now")
         until(lambda: _forgotten(edge, identity), "it is being forgotten")
@@ -324,7 +325,7 @@ def test_a_server_killed_while_it_forgets_has_forgotten_when_it_is_back(edge: To
         check_store(edge.home, TURNS)
         if round_number + 1 < KILLS:
             shutil.rmtree(edge.home)
-            shutil.copytree(fresh, edge.home)
+            copy_home(fresh, edge.home)
             server.start()
 
 

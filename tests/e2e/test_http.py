@@ -13,6 +13,8 @@ import pytest
 from tests.running import RunningServer, until
 from tests.wire import answer_on, check_problem, connected, send
 
+pytestmark = pytest.mark.usefixtures("one_process")
+
 JSON = "application/json"
 TURN = json.dumps({"text": "こんにちは"}, ensure_ascii=False).encode()
 ANSWER = {

@@ -17,6 +17,8 @@ from tests.checking import check_store, rows
 from tests.running import PATIENCE, RunningServer, command, environment, json_of, until
 from tests.scripted import ScriptedServer, hang
 
+pytestmark = pytest.mark.usefixtures("one_process")
+
 Done = subprocess.CompletedProcess[str]
 TOLD = ("うちの猫の名前はミケっていうの", "きのう富士通のノートPCを12万円で買ったんだ")
 

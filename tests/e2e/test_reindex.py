@@ -15,6 +15,7 @@ from tests.checking import check_store, rows
 from tests.e2e.test_kill import some_sessions
 from tests.running import RunningServer, command, environment, json_of, until
 from tests.scripted import ScriptedServer, content
+from tests.shapes import copy_home
 
 QUESTIONS = ("ゲームの持ちキャラ", "キーボードを打つのが速い", "夜ぐっすり眠れる", "梅干しの味", "タイピング")
 
@@ -33,13 +34,13 @@ def imported(tmp_path_factory: pytest.TempPathFactory, real_logs: Path) -> Path:
 @pytest.fixture(scope="module")
 def before(imported: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """What a server on that store finds."""
-    return searches_of(shutil.copytree(imported, tmp_path_factory.mktemp("before") / "home"))
+    return searches_of(copy_home(imported, tmp_path_factory.mktemp("before") / "home"))
 
 
 @pytest.fixture
 def filled(imported: Path, home: Path) -> Path:
     """A copy of the store."""
-    return shutil.copytree(imported, home, dirs_exist_ok=True)
+    return copy_home(imported, home)
 
 
 def searches(server: RunningServer) -> list[Any]:

@@ -18,6 +18,8 @@ import pytest
 
 from tests.running import PATIENCE, environment, request, unmeasured, until
 
+pytestmark = pytest.mark.usefixtures("one_process")
+
 CHECKOUT = Path(__file__).parents[2]
 SOURCES = ("celeryconfig.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 PACKAGES = ("stackmem", "web", "workers", "evals", "persona")
