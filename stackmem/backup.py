@@ -4,6 +4,7 @@ Beside the rows it holds the persona files of the home folder and ``stackmem_bac
 version, and a hash of all the rest. The index is not in it: it is made from the stored vectors.
 """
 
+import glob
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psutil
 from peewee import SqliteDatabase
 
 from stackmem import __version__, store_copy
@@ -47,10 +49,10 @@ def write_backup(database: Any, home: Path, path: Path, now: datetime) -> Backup
 
     Raises InvalidInput where another file would be lost, OSError where it cannot be written.
     """
+    path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     _check_place(path, bool(Turn.select().exists()))
-    for left in path.parent.glob(f".{path.name}.*{LEFTOVER}*"):  # of one that was killed: words are in it
-        left.unlink(missing_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=LEFTOVER, dir=path.parent)  # mode 0600
+    _clear(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.{os.getpid()}.", suffix=LEFTOVER, dir=path.parent)  # 0600
     os.close(handle)
     part = Path(name)
     try:
@@ -70,6 +72,8 @@ def _check_place(path: Path, has_turns: bool) -> None:
         raise InvalidInput(f"{path.parent} is no folder.")
     if path.is_dir():
         raise InvalidInput(f"{path} is a folder: name a file.")
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path} is a device or a pipe, which a backup would replace: name a file.")
     if not path.exists() or path.stat().st_size == 0:
         return
     try:
@@ -78,6 +82,14 @@ def _check_place(path: Path, has_turns: bool) -> None:
         raise InvalidInput(f"{path} is there, and no backup of stackmem: nothing was written. Name another.") from exc
     if older.turns and not has_turns:
         raise InvalidInput(f"The store is empty, and {path} is not: nothing was written. Is STACKMEM_HOME right?")
+
+
+def _clear(path: Path) -> None:
+    """Delete what backups left that were killed, for words are in it; one that is being made now stays."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{LEFTOVER}*"):
+        pid = left.name.removeprefix(f".{path.name}.").partition(".")[0]
+        if not (pid.isdecimal() and int(pid) != os.getpid() and psutil.pid_exists(int(pid))):
+            left.unlink(missing_ok=True)
 
 
 def _fill(database: Any, part: Path) -> None:
@@ -136,6 +148,8 @@ def _digest(file: sqlite3.Connection) -> str:
 
 def check_backup(path: Path) -> Backup:
     """Return what a backup holds. Raises InvalidInput with one sentence where it is none, damaged or too new."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InvalidInput(f"{path} is no file that can be read more than once: copy it into one.")
     try:
         with path.open("rb") as file:
             head = file.read(16)

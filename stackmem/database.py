@@ -19,6 +19,7 @@ from stackmem.exceptions import Conflict, SettingsError, TransientError
 from stackmem.models import Lease, proxy
 from stackmem.ports import Clock
 from stackmem.postgres import is_deadlock, postgres
+from stackmem.sqlite import Sqlite
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ def _sqlite(url: str) -> Any:
         raise SettingsError(
             f"STACKMEM_DATABASE_URL is wrong: {path.parent} cannot be written ({exc.strerror})."
         ) from exc
-    return SqliteDatabase(str(path), pragmas=PRAGMAS, timeout=10, autoconnect=False)
+    return Sqlite(str(path), pragmas=PRAGMAS, timeout=10, autoconnect=False)
 
 
 def _postgres(url: str) -> Any:

@@ -19,6 +19,7 @@ from stackmem.index_handle import IndexHandle
 from stackmem.measuring.kept import nearness
 from stackmem.models import Lease, Memory, Turn
 from stackmem.persona import tools
+from stackmem.places import place
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, IndexFilter, IndexPoint, Purpose
 from stackmem.sound import Sound
 from stackmem.surroundings import clock, disk
@@ -41,7 +42,7 @@ def database(runtime: Runtime) -> Finding:
         Lease.delete().where(Lease.name == "doctor").execute()
     took = (time.perf_counter() - started) * 1000
     counts = f"{Turn.select().count()} turns, {Memory.select().count()} memories"
-    return Finding("ok", f"{runtime.settings.database.split('@')[-1]}: {counts}; a commit took {took:.0f} ms.")
+    return Finding("ok", f"{place(runtime.settings.database)}: {counts}; a commit took {took:.0f} ms.")
 
 
 _REBUILT = "It cannot be opened: it is rebuilt at the next start, or by `stackmem reindex`, while nothing is found."

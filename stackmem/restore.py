@@ -9,14 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from peewee import SqliteDatabase
-
 from stackmem import store_copy
 from stackmem.backup import LEFTOVER, PLAIN, address, check_backup, migration_names
 from stackmem.database import migrate, scrub
 from stackmem.exceptions import StackmemError, TransientError
 from stackmem.jobs import reindex_job
 from stackmem.models import Device, Memory, Turn
+from stackmem.sqlite import Sqlite
 
 COPY = ".restore-"  # how a folder for a copy begins
 
@@ -27,12 +26,12 @@ def opened(path: Path, folder: Path) -> Iterator[Any]:
     for left in folder.glob(f"{COPY}*"):  # of one that was killed
         shutil.rmtree(left)
     with closing(sqlite3.connect(address(path), uri=True)) as file, ExitStack() as stack:
-        database = SqliteDatabase(address(path), uri=True)
+        database = Sqlite(address(path), uri=True)
         if {name for (name,) in file.execute("SELECT name FROM schema_migration")} != migration_names():
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix=COPY, dir=folder))
             with closing(sqlite3.connect(Path(place) / "copy.db")) as copy:
                 file.backup(copy)
-            database = SqliteDatabase(str(Path(place) / "copy.db"), pragmas=PLAIN)
+            database = Sqlite(str(Path(place) / "copy.db"), pragmas=PLAIN)
             migrate(database)
         with database.connection_context():
             yield database

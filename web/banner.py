@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stackmem.bootstrap import Runtime
 from stackmem.config import Settings
+from stackmem.places import place
 
 Bound = tuple[str, int]  # the address and port that are listened on
 
@@ -49,15 +50,15 @@ def banner(settings: Settings, runtime: Runtime, bound: Bound, *, insecure: bool
     """Return the text: where it listens, what it works with, how to set a model, how the robot reaches it."""
     lines = [
         f"stackmem is ready: {local_url(bound)}",
-        f"  store     {settings.database.split('@')[-1]}  (home: {settings.home})",
+        f"  store     {place(settings.database)}  (home: {settings.home})",
         f"  index     {_index(settings, runtime)}   embedder  {runtime.index.embedder.fingerprint}",
-        f"  workers   in this process ({settings.broker_url.split('@')[-1]})",
+        f"  workers   in this process ({place(settings.broker_url)})",
         f"  persona   {runtime.persona.name}",
     ]
     if settings.hears:
-        lines.append(f"  ears      {settings.asr_model} at {settings.asr_base_url}")
+        lines.append(f"  ears      {settings.asr_model} at {place(settings.asr_base_url)}")
     if settings.speaks:
-        lines.append(f"  voice     {settings.tts_model} at {settings.tts_base_url}")
+        lines.append(f"  voice     {settings.tts_model} at {place(settings.tts_base_url)}")
     if runtime.chat.name != "offline":
         lines.append(f"  model     {settings.chat_model} at {settings.chat_base_url}")
     elif settings.chat_base_url and settings.chat_base_url != "offline":

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sqlite3
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -66,6 +67,7 @@ def handle_errors(part: Flask | Blueprint, answer: Callable[..., Any]) -> None:
 
     @part.errorhandler(DatabaseError)
     @part.errorhandler(InterfaceError)
+    @part.errorhandler(sqlite3.Error)
     def _database(error: Exception) -> Any:
         log.error("%s %s: %s", request.method, request.path, error)
         return answer(503, "The database did not take the request; try again in a moment.")

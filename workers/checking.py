@@ -4,6 +4,7 @@ import uuid
 
 from stackmem.bootstrap import Runtime
 from stackmem.findings import Finding
+from stackmem.places import place
 from stackmem.witness import absent
 from workers.app import app
 
@@ -13,7 +14,7 @@ MEANWHILE = "Until then nothing is lost, but nothing is remembered either."
 
 def broker(runtime: Runtime) -> Finding:
     """Send a message and take it back; look whether workers take tasks."""
-    address = runtime.settings.broker_url.rpartition("@")[2]
+    address = place(runtime.settings.broker_url)
     if address.startswith("memory"):
         return Finding("ok", "memory://: the queue is inside `stackmem up`.")
     try:

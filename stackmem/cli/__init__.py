@@ -2,6 +2,7 @@
 
 import io
 import os
+import sqlite3
 import sys
 from importlib.metadata import entry_points
 from typing import Any
@@ -37,7 +38,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except StackmemError as exc:
             raise click.ClickException(str(exc)) from exc
-        except (DatabaseError, InterfaceError) as exc:
+        except (DatabaseError, InterfaceError, sqlite3.Error) as exc:  # rows are read outside of peewee's care
             raise click.ClickException(f"The database did not take it: {exc}.") from exc
         except BrokenPipeError:
             # The reader (head, less) has seen enough: what is still in the buffer goes nowhere.

@@ -14,6 +14,7 @@ from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.database import database_at
 from stackmem.exceptions import Conflict, InvalidInput, SettingsError, TransientError
+from stackmem.places import place
 
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 
@@ -78,7 +79,7 @@ def migrate_data(url: str, as_json: bool) -> None:
         target = database_at(url)
     except SettingsError as exc:
         raise InvalidInput(str(exc).replace("STACKMEM_DATABASE_URL", "--to")) from exc
-    if url == settings.database:
+    if url == settings.database or _is_same_file(url, settings.database):
         raise InvalidInput("--to is the store that is in use already.")
     with owned_index_folder(settings, LOCK_WAIT), store(settings) as source, progress_bar("Moving") as bar:
         _refuse_others(source)
@@ -89,11 +90,15 @@ def migrate_data(url: str, as_json: bool) -> None:
         return
     click.echo(f"Moved and compared: {counts['turn']} turns, {counts['memory']} memories, {sum(counts.values())} rows.")
     click.echo("Now set STACKMEM_DATABASE_URL to that address wherever stackmem runs, and start it again.")
-    click.echo(f"The old store stays as it was ({_shown(settings.database)}): delete it when you no longer want it.")
+    click.echo(f"The old store stays as it was ({place(settings.database)}): delete it when you no longer want it.")
 
 
-def _shown(url: str) -> str:
-    return url.split("@")[-1]  # no password
+def _is_same_file(url: str, other: str) -> bool:
+    """Tell whether two addresses name one SQLite file, by another spelling or a link: it must not be called the old."""
+    if not (url.startswith("sqlite:") and other.startswith("sqlite:")):
+        return False
+    one, two = (Path(it.partition("///")[2]) for it in (url, other))
+    return one.exists() and two.exists() and one.samefile(two)
 
 
 def _refuse_beside_a_server(settings: Settings) -> None:

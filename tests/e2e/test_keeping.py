@@ -148,11 +148,15 @@ def size_of(server: Postgres, address: str) -> int:
 
 
 def test_wrong_places_are_one_sentence(home: Path) -> None:
+    execute(home, "SELECT 1")
+    (home / "link.db").symlink_to(home / "stackmem.db")
     for arguments, sentence in (
         (("restore", "none.db"), "none.db cannot be read (No such file or directory)."),
         (("migrate-data", "--to", "mysql://x/y"), "--to is wrong"),
         (("migrate-data", "--to", "sqlite:///"), "--to is wrong"),
         (("migrate-data", "--to", f"sqlite:///{home / 'stackmem.db'}"), "--to is the store that is in use already."),
+        (("migrate-data", "--to", f"sqlite:///{home}/../{home.name}/stackmem.db"), "--to is the store that is in use"),
+        (("migrate-data", "--to", f"sqlite:///{home}/link.db"), "--to is the store that is in use already."),
         (("backup", str(home)), "is a folder"),
     ):
         done = CliRunner().invoke(main, arguments, env={"STACKMEM_HOME": str(home)})

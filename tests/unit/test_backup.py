@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from stackmem import backup as backing
 from stackmem import store_copy
 from stackmem.backup import check_backup, write_backup
 from stackmem.exceptions import InvalidInput, StackmemError
+from stackmem.exporting import export_lines
 from stackmem.models import Job, Lease, Memory, Turn
 from stackmem.reindexing import reindex
 from stackmem.restore import is_empty, restore
@@ -258,3 +260,42 @@ def test_a_disk_that_is_full_leaves_the_older_backup(
 def test_the_index_can_be_made_of_what_was_restored(offline: World, database: Any, small: Path, home: Path) -> None:
     restore(database, home, small, offline.clock.now())
     assert reindex(offline.index) == 0
+
+
+def test_a_link_stays_and_a_pipe_is_left_alone(offline: World, database: Any, small: Path, home: Path) -> None:
+    link, pipe = small.with_name("link.db"), small.with_name("pipe")
+    link.symlink_to(small)
+    os.mkfifo(pipe)
+    offline.turn("もうひとつ")
+    assert write_backup(database, home, link, offline.clock.now()).turns == 2
+    assert link.is_symlink()
+    assert check_backup(small).turns == 2
+    with pytest.raises(InvalidInput, match="a device or a pipe"):
+        write_backup(database, home, pipe, offline.clock.now())
+    assert pipe.is_fifo()
+    with pytest.raises(InvalidInput, match="more than once"):  # and nobody waits for who writes into it
+        check_backup(pipe)
+
+
+def test_a_backup_that_another_process_makes_now_is_left_alone(
+    offline: World, database: Any, small: Path, home: Path
+) -> None:
+    other = small.with_name(f".{small.name}.{os.getppid()}.abc{backing.LEFTOVER}")
+    other.write_bytes(b"words")
+    write_backup(database, home, small, offline.clock.now())
+    assert other.exists()
+
+
+def test_a_row_whose_bytes_are_damaged_stops_nothing(
+    offline: World, database: Any, new_database: Callable[[], Any], home: Path, file: Path
+) -> None:
+    for text in ("うちの猫はミケ", "うちの犬はポチ"):
+        offline.turn(text)
+    database.execute_sql("UPDATE turn SET user = CAST(x'ff61eda080' AS TEXT), reply = 'a' || char(0) WHERE id = 1")
+    write_backup(database, home, file, offline.clock.now())
+    assert "\ufffda" in "".join(export_lines("home", UTC))
+    other = new_database()
+    with other.connection_context():
+        restore(other, home, file, offline.clock.now())
+        assert [(row.user[:2], row.reply[:2]) for row in Turn.select().order_by(Turn.id)][0] == ("\ufffda", "a\ufffd")
+        assert Turn.get_by_id(2).user == "うちの犬はポチ"

@@ -6,9 +6,9 @@ import pytest
 
 from stackmem.jobs import check_job
 from stackmem.models import Job, Owner, Session, Turn
+from stackmem.places import place
 from stackmem.standing import calls_since, last_comparison, troubles, waiting
 from tests.unit.world import World
-from web.pages.health import place
 
 
 def kinds(world: World, owner: str = "home") -> list[str]:

@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from flask import Blueprint, g
 
@@ -12,6 +11,7 @@ from stackmem import __version__
 from stackmem.bootstrap import Runtime
 from stackmem.config import OFFLINE, Settings
 from stackmem.doctor import examine
+from stackmem.places import place
 from stackmem.standing import calls_since, last_comparison, troubles, waiting
 from web.access import runtime
 from web.pages.shown import page
@@ -80,13 +80,6 @@ def _model(settings: Settings, kind: str) -> str:
     model = getattr(settings, f"{kind}_model")
     model = model if model and model != OFFLINE else settings.chat_model
     return f"{model}, {place(getattr(settings, f'{kind}_base_url') or settings.chat_base_url)}"
-
-
-def place(url: str) -> str:
-    """Return an address without user, password and query."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}"
 
 
 def storage(settings: Settings) -> dict[str, int | None]:
