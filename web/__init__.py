@@ -3,7 +3,7 @@
 import secrets
 
 from flask import Flask
-from werkzeug.routing import BaseConverter
+from werkzeug.routing import BaseConverter, IntegerConverter, Map
 
 from stackmem.bootstrap import Runtime
 from web import (
@@ -27,6 +27,13 @@ from web.process import own_runtime
 BODY_LIMIT = 1024 * 1024  # bytes of a JSON body; an import has its own limit
 
 
+class RowNumber(IntegerConverter):
+    """The number of a row: what no database can hold is not found."""
+
+    def __init__(self, url_map: Map):
+        super().__init__(url_map, max=2**63 - 1)
+
+
 class AnyText(BaseConverter):
     """A part of a path that may hold slashes, at its beginning and in a row too: a session may have any name."""
 
@@ -41,7 +48,7 @@ def create_app(runtime: Runtime | None = None, *, insecure: bool = False, key: s
     """
     app = Flask("web")
     app.url_map.merge_slashes = False
-    app.url_map.converters["any_text"] = AnyText
+    app.url_map.converters |= {"any_text": AnyText, "int": RowNumber}
     app.json.ensure_ascii = False  # type: ignore[attr-defined]
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.config.update(MAX_CONTENT_LENGTH=BODY_LIMIT, INSECURE=insecure, KEY=key or secrets.token_urlsafe(32))

@@ -20,6 +20,7 @@ OPEN = ("/healthz",)
 OPEN_PAGES = ("static", "pages.login.show", "pages.login.enter")  # a login page, and how it looks
 COOKIE = "stackmem_token"  # a device's token, for pages
 PAGES = "pages"
+PROXIES = ("FORWARDED", "VIA", "X_REAL_IP")  # what proxies add, beside X-Forwarded-*; nginx is often told the last
 LOCAL_NAMES = (".localhost", ".local", ".internal", ".home.arpa")  # no public DNS has them (RFC 6761, 6762, 8375)
 
 
@@ -81,7 +82,7 @@ def _token() -> str:
 
 def is_local() -> bool:
     """Tell whether the request comes from this machine itself, not through a proxy on it."""
-    forwarded = any(name == "FORWARDED" or name.startswith("X_FORWARDED_") for name in _header_names())
+    forwarded = any(name in PROXIES or name.startswith("X_FORWARDED_") for name in _header_names())
     try:
         address = ipaddress.ip_address(request.remote_addr or "")
     except ValueError:

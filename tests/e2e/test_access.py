@@ -192,6 +192,15 @@ def test_no_path_leads_to_another_owners_things(world: World, ids: dict[str, str
     assert world.as_owner("home", "GET", "/v1/export").body == before
 
 
+@pytest.mark.parametrize("odd", ["9" * 23, "9" * 19, "-1", "%00", "..%2f..%2f", "%2e%2e", "%ED%A0%80", "%0d%0aX:y"])
+def test_an_odd_part_of_a_path_is_not_found(world: World, odd: str) -> None:
+    for method, rule, _ in ROUTES:
+        if "<" in rule:
+            answer = world.ask(method, re.sub(r"<[^>]+>", odd, rule), None if method == "GET" else {}, local=True)
+            assert answer.status in (303, 400, 403, 404, 405), (method, rule, answer)
+            assert b"Traceback" not in answer.body
+
+
 def test_no_header_leads_to_another_owners_things(world: World) -> None:
     said = world.ask("POST", "/v1/turns", {"text": "x"}, authorization=f"Bearer {world.tokens['alice']}",
                      x_session_id="home-only", idempotency_key="1", x_stackmem_owner="home").json  # fmt: skip
@@ -292,6 +301,8 @@ def test_on_this_machine_a_devices_token_chooses_its_owner(world: World) -> None
         {"x_forwarded_port": "443"},
         {"x_forwarded_by": "proxy"},
         {"x_forwarded_server": "proxy"},
+        {"x_real_ip": "203.0.113.9"},
+        {"via": "1.1 proxy"},
     ],
 )
 def test_what_comes_through_a_proxy_needs_a_token(world: World, header: dict[str, str]) -> None:
