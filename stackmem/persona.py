@@ -106,7 +106,7 @@ class PersonaFile:
 
     def _stamp(self) -> tuple[int, int, int]:
         """Return what changes when the file does; zeros where there is none."""
-        with suppress(OSError, ValueError), resources.as_file(persona_source(self._name)) as path:
+        with suppress(OSError, ValueError, RuntimeError), resources.as_file(persona_source(self._name)) as path:
             found = path.stat()
             return found.st_mtime_ns, found.st_size, found.st_ino
         return 0, 0, 0
@@ -127,7 +127,7 @@ def load_persona(name_or_path: str) -> Persona:
         error = exc.errors()[0]
         field = ".".join(str(part) for part in error["loc"])
         raise SettingsError(f"STACKMEM_PERSONA is wrong: {name_or_path}: {field}: {error['msg']}.") from None
-    except (OSError, ValueError, RecursionError) as exc:  # no file, no UTF-8, no TOML, or too much of it
+    except (OSError, ValueError, RuntimeError) as exc:  # no file, home, UTF-8 or TOML, or nested without end
         raise SettingsError(f"STACKMEM_PERSONA is wrong: {name_or_path} cannot be read ({exc}).") from exc
 
 

@@ -130,7 +130,7 @@ class OpenAIChat:
                 yield ""  # so that nobody waits for the end behind the end
             self._left(deadline)
             if incoming.size > _BODY_LIMIT:
-                raise self._complaints.unreachable()
+                raise self._complaints.too_much()
         yield from incoming.feed(b"\n")  # the last line may have no end
         if incoming.broke_off:
             raise self._complaints.unreachable()

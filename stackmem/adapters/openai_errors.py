@@ -130,6 +130,12 @@ class Complaints:
         """Return the error for an answer that was not whole in time (row 23)."""
         return TransientError(f"{self._server} did not answer in time.")
 
+    def too_much(self) -> TransientError:
+        """Return the error for an answer without end."""
+        return TransientError(
+            f"{self._server} sent far more than an answer can be; if it always does, check {self._url}."
+        )
+
     def bad_address(self) -> SettingsError:
         """Return the error for an address that no request can be sent to."""
         return SettingsError(f"No request can be sent to {self._url}: it must be http(s)://host[:port]/path.")

@@ -20,7 +20,7 @@ from stackmem.text import clean, cut_at_sentence
 
 LONGEST = 4096  # characters that a request may have
 
-_BODY_LIMIT = 100_000_000  # bytes; two minutes at 48 kHz are 12 million
+_BODY_LIMIT = 64_000_000  # bytes: eleven minutes at 48 kHz, more than the longest text takes
 
 
 class OpenAISpeaker:

@@ -42,5 +42,5 @@ def read_body(response: Any, deadline: float, complaints: Complaints, limit: int
         if time.monotonic() > deadline:
             raise complaints.too_slow()
         if len(body) > limit:
-            raise complaints.unreachable()
+            raise complaints.too_much()
     return bytes(body)

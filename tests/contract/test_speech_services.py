@@ -22,6 +22,7 @@ from tests.scripted import (
     reset,
     slow,
     speech,
+    sse,
     tone,
     transcript,
 )
@@ -118,6 +119,7 @@ def test_no_tag_survives_and_words_do(words: str, language: str) -> None:
         (raw({"text": None}), TransientError, "no text"),
         (raw({"error": {"message": "no GPU", "code": 500}}), TransientError, "no GPU"),
         (reset(), TransientError, "cannot be reached, or broke off"),
+        (sse(*[bytes(100_000)] * 12), TransientError, "far more than an answer"),
     ],
 )
 def test_what_a_recogniser_misdoes_is_said_in_one_sentence(
@@ -179,6 +181,7 @@ def test_a_very_long_text_is_cut_at_a_sentence() -> None:
         (raw(b"ID3\x04mp3mp3mp3"), PermanentError, "sent no WAV file"),
         (raw(b"RIFF\0\0\0\0WAVEjunk"), PermanentError, "cannot be read"),
         (reset(), TransientError, "broke off"),
+        (sse(*[bytes(1_000_000)] * 66), TransientError, "far more than an answer"),
     ],
 )
 def test_what_a_synthesis_misdoes_is_said_in_one_sentence(

@@ -130,7 +130,7 @@ def test_a_wrong_persona_stops_the_start_with_one_line(tmp_path: Path, text: str
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["nobody", "/no/such/file.toml", "../../etc/passwd"])
+@pytest.mark.parametrize("name", ["nobody", "/no/such/file.toml", "../../etc/passwd", "~nobody-here/me.toml"])
 def test_an_unknown_persona_stops_the_start_with_one_line(name: str) -> None:
     with pytest.raises(SettingsError, match="STACKMEM_PERSONA is wrong: .* cannot be read"):
         load_persona(name)
