@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(hours=24)  # speech of a turn
 LINES_KEPT_FOR = timedelta(days=30)  # fixed lines
+HALF_KEPT_FOR = timedelta(minutes=1)  # what was being written; older, its process was killed
 BYTES = 256 * 1024 * 1024  # of all speech of turns: 40 minutes at 48 kHz
 _IDS = 500  # in one query
 
@@ -49,7 +50,8 @@ class KeptSpeech:
     def prune(self, now: datetime) -> int:
         """Delete what is old, what is too much, and what says words that have gone or changed; return how many."""
         files = {path: stat for path in self._files() if (stat := _stat(path))}
-        gone = [path for path, stat in files.items() if _age(stat, now) > KEPT_FOR] + list(self._outdated(files))
+        gone = [path for path, stat in files.items() if _age(stat, now) > _kept_for(path, KEPT_FOR)]
+        gone += self._outdated(files)
         left = sorted(files.keys() - set(gone), key=lambda path: files[path].st_mtime, reverse=True)
         size = 0
         for path in left:
@@ -57,7 +59,8 @@ class KeptSpeech:
             if size > BYTES:
                 gone.append(path)
         lines = self._folder / "lines"
-        gone += [path for path in _in(lines) if (stat := _stat(path)) and _age(stat, now) > LINES_KEPT_FOR]
+        stats = [(path, stat) for path in _in(lines) if (stat := _stat(path))]
+        gone += [path for path, stat in stats if _age(stat, now) > _kept_for(path, LINES_KEPT_FOR)]
         for path in gone:
             path.unlink(missing_ok=True)
         return len(gone)
@@ -102,6 +105,10 @@ def _stat(path: Path) -> os.stat_result | None:
     with suppress(OSError):  # another process was faster
         return path.stat()
     return None
+
+
+def _kept_for(path: Path, whole: timedelta) -> timedelta:
+    return HALF_KEPT_FOR if path.name.startswith(".") else whole
 
 
 def _age(stat: os.stat_result, now: datetime) -> timedelta:

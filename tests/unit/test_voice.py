@@ -485,6 +485,19 @@ def test_what_is_old_goes(world: World, kept: KeptSpeech) -> None:
     assert files(kept) == []
 
 
+def test_what_a_killed_process_left_half_written_goes_soon(world: World, kept: KeptSpeech) -> None:
+    turn = world.turn("ねえ", "はい。")
+    kept.keep(turn, TONE)
+    kept.keep_line("ごめん。", TONE)
+    for path in files(kept):
+        path.with_name(f".{path.name}.1.1").write_bytes(b"RIFF")
+    now = datetime.now(UTC)
+    assert kept.prune(now) == 0  # another process may be writing it
+    assert kept.prune(now + timedelta(minutes=2)) == 2
+    assert all(not path.name.startswith(".") for path in files(kept))
+    assert kept.of_turn(turn) is not None
+
+
 def test_what_is_too_much_goes_the_oldest_first(
     world: World, kept: KeptSpeech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
