@@ -17,6 +17,7 @@ from stackmem.voice import NEWER, Utterance, Voice
 log = logging.getLogger(__name__)
 
 ROBOTS = 64  # whose last speech is still known
+Robot = tuple[str, str | None, str | None]  # owner, device, and the session it names
 SHORTEST_S = 0.1  # no word is shorter, and OpenAI's recogniser, for one, refuses less
 
 # What a robot says where there is no turn to answer with: nothing was heard, hearing failed, nothing is set.
@@ -55,8 +56,8 @@ class Aloud:
         self._asr_timeout_s = asr_timeout_s
         self._deafness = ""  # why the last recording was not understood
         self._lock = threading.Lock()
-        # What each robot says now: owner and device, and the key of the turn.
-        self._speaking: OrderedDict[tuple[str, str], tuple[str | None, Utterance]] = OrderedDict()
+        # What each robot says now, and the key of the turn. Robots of one token may name sessions of their own.
+        self._speaking: OrderedDict[Robot, tuple[str | None, Utterance]] = OrderedDict()
 
     def require_ears(self) -> Transcriber:
         """Return what hears. Raises NoEars where nothing is set."""
@@ -100,7 +101,7 @@ class Aloud:
         stored = self.conversation.stored(said)
         if stored is not None:
             return stored, None
-        utterance = self._begun(self.voice, deadline, said.owner, said.device, key_of(said))
+        utterance = self._begun(self.voice, deadline, (said.owner, said.device, said.session_id), key_of(said))
         try:
             turn = self.conversation.turn(said, utterance.add, deadline)
         except BaseException:
@@ -118,7 +119,9 @@ class Aloud:
         if self.voice is None:
             return self.conversation.finish(turn, is_new)
         deadline = self.conversation.deadline()
-        utterance = self._begun(self.voice, deadline, turn.owner, turn.session.device, turn.key)
+        session = turn.session
+        robot = session.owner, session.device, session.name if session.named else None
+        utterance = self._begun(self.voice, deadline, robot, turn.key)
         try:
             turn = self.conversation.finish(turn, is_new, utterance.add)
         except BaseException:
@@ -127,14 +130,15 @@ class Aloud:
         utterance.finish(turn)
         return turn
 
-    def _begun(self, voice: Voice, deadline: Deadline, owner: str, device: str | None, key: str | None) -> Utterance:
+    def _begun(self, voice: Voice, deadline: Deadline, robot: Robot, key: str | None) -> Utterance:
         """Begin to speak; what the same robot was saying stops, unless this is a retry of the same turn."""
         utterance = voice.begin(deadline)
+        _, device, _ = robot
         if device is None:
             return utterance
         with self._lock:
-            last_key, last = self._speaking.pop((owner, device), (None, None))
-            self._speaking[owner, device] = key, utterance
+            last_key, last = self._speaking.pop(robot, (None, None))
+            self._speaking[robot] = key, utterance
             while len(self._speaking) > ROBOTS:
                 self._speaking.popitem(last=False)
         if last is not None and (key is None or key != last_key):

@@ -141,6 +141,7 @@ def test_a_new_turn_of_the_same_robot_stops_the_speech_of_the_last(
         (Said("home", "話して", "s", "desk"), Said("home", "ねえ", "s", "shelf")),
         (Said("home", "話して", "s", "desk"), Said("mari", "ねえ", "s", "desk")),
         (Said("home", "話して", "s"), Said("home", "ねえ", "s")),
+        (Said("home", "話して", "s", "kitchen"), Said("home", "ねえ", "t", "kitchen")),  # two, and one token
         (Said("home", "話して", "s", "desk", key="k"), Said("home", "話して", "s", "desk", key="k")),
     ],
 )
