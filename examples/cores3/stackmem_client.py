@@ -28,6 +28,7 @@ BY_STATUS = {
     400: "送ったものが読めなかったみたい。",
     401: "トークンがちがうよ。stackmem devices addで作ったものを入れてね。",
     404: "そのアドレスには何もないよ。",
+    408: LATE,
     409: LATE,
     413: "録音が長すぎたよ。短く話してみてね。",
     415: "サーバーが読めない形の音だったよ。",
@@ -37,7 +38,7 @@ BY_STATUS = {
     502: "サーバーの音声認識がうまく動いていないよ。",
     503: "サーバーの準備がまだみたい。少し待ってね。",
 }
-AGAIN = (409, 429, 502, 503)  # the same request may work a little later
+AGAIN = (408, 409, 429, 502, 503)  # the same request may work a little later
 
 
 class Trouble(Exception):
@@ -93,16 +94,16 @@ class Client:
     def _turn(self, query, kind, write, length):
         path = "/v1/turns?" + ("wait=0&" if self._polls else "") + query
         answer = self._again(lambda: self._ask("POST", path, kind, write, length))
-        if "job_id" in answer and "state" not in answer:
+        if isinstance(answer.get("job_id"), int) and "state" not in answer:
             return self._polled("/v1/jobs/%d" % answer["job_id"])
-        return answer
+        return checked(answer)
 
     def _polled(self, path):
         began = time.ticks_ms()
         while time.ticks_diff(time.ticks_ms(), began) < POLLS_FOR_MS:
             job = self._again(lambda: self._ask("GET", path))
             if job.get("state") == "done":
-                return job
+                return checked(job)
             if job.get("state") == "failed":
                 raise Trouble(LATE, str(job.get("detail")))
             time.sleep_ms(POLL_MS)
@@ -141,6 +142,14 @@ class Client:
             return read_answer(sock, into)
         finally:
             sock.close()
+
+
+def checked(answer):
+    """Return the answer to a turn; another program at this address may say anything."""
+    for name in ("reply", "emotion", "action", "audio_url"):
+        if name not in answer:
+            raise Trouble(UNREADABLE, "no " + name)
+    return answer
 
 
 def read_answer(sock, into=""):
@@ -208,6 +217,8 @@ def copy_sound(sock, length, path):
         while left:
             piece = view[: min(PIECE, left)]
             read_all(sock, piece)
+            if left == length and bytes(piece[:4]) != b"RIFF":  # the login page of a Wi-Fi, for one
+                raise Trouble(UNREADABLE, "no sound")
             try:
                 out.write(piece)
             except OSError as exc:  # such as a full disk; one of the socket would be tried again

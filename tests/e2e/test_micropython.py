@@ -232,6 +232,8 @@ def test_what_may_pass_is_tried_again_with_the_same_id(robot: Any) -> None:
         (error(418, {"detail": "?"}), "返事が読めない", 1),
         (raw(b"<html>router</html>"), "返事が読めない", 1),
         (raw(b"[]"), "返事が読めない", 1),
+        (raw({"status": "some other program"}), "返事が読めない", 1),
+        (error(408, {"detail": "Too slow."}), "返事が来なかった", 4),
         (raw(b"x" * 100_000), "返事が読めない", 1),
         (reset(), "つながらない", 4),
     ],
@@ -240,6 +242,18 @@ def test_trouble_is_told_in_japanese(robot: Any, answer: Answer, words: str, tim
     outcome, sent = tried(robot, *[answer] * 4)
     assert words in outcome[0]
     assert len(sent) == times
+
+
+def test_what_is_no_sound_is_not_played(robot: Any) -> None:
+    script = """
+got = b"HTTP/1.0 200 OK\\r\\nContent-Length: 12\\r\\n\\r\\n<html>log in"
+import io
+try:
+    read_answer(io.BytesIO(got), "speech.wav")
+except Trouble as trouble:
+    print(json.dumps([trouble.words, trouble.detail]))
+"""
+    assert robot(script) == [["サーバーの返事が読めないよ。アドレスをたしかめてね。", "no sound"]]
 
 
 def test_an_answer_that_never_comes_is_given_up(robot: Any) -> None:
