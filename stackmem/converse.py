@@ -98,7 +98,7 @@ class Conversation:
         Raises InvalidInput for empty words; a model that is down is no error: the reply is a fallback line.
         """
         deadline = deadline or self.deadline()
-        return self._finished(said, *self.begin(said), on_sentence, deadline)
+        return self.go_on(said, *self.begin(said), on_sentence, deadline)
 
     def finish(self, turn: Turn, is_new: bool, on_sentence: OnSentence | None = None) -> Turn:
         """Answer what ``begin`` stored, and return the stored turn.
@@ -109,11 +109,10 @@ class Conversation:
         if not is_new:
             turn = self._answered_elsewhere(turn, Deadline(self.turn_timeout_s + POLL))
         said = Said(turn.owner, turn.user, took_ms=turn.durations_ms)
-        return self._finished(said, turn, turn.state == "open", on_sentence, self.deadline())
+        return self.go_on(said, turn, turn.state == "open", on_sentence, self.deadline())
 
-    def _finished(
-        self, said: Said, turn: Turn, is_new: bool, on_sentence: OnSentence | None, deadline: Deadline
-    ) -> Turn:
+    def go_on(self, said: Said, turn: Turn, is_new: bool, on_sentence: OnSentence | None, deadline: Deadline) -> Turn:
+        """Answer the words that ``begin`` stored, as ``turn`` does."""
         speech = Speech(on_sentence, self.thinker.persona.reply_characters * 3)
         turn = self._answered(said, turn, is_new, speech, deadline)
         if not (said.brought and said.brought.calls):

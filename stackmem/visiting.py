@@ -1,6 +1,7 @@
 """Clients that keep their conversation themselves and speak OpenAI's chat completions: any chat front-end."""
 
 import secrets
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,8 @@ from stackmem.text import estimate_tokens
 
 PLAIN_TIMEOUT_S = 120.0  # of what is only passed on: no robot stands waiting
 SPLIT = 4  # of several new messages of the user's, so many may be known already
+# A request sent twice in the same moment must find the turn that the first one began (within this process).
+_PLACING = threading.Lock()
 _TAG_LENGTH = 12  # characters of the longest tag of thinking
 _NOT_SEEN = {
     "ja": "（いまの発言には画像や音声などが付いていますが、あなたには見聞きできません。聞かれたら正直に言います。）",
@@ -75,22 +78,28 @@ class Visiting:
         name = visit.session or visit.body.user
         if name is not None and len(name) > NAME_LIMIT:
             raise BadParameter("user", f"A session's name (X-Session-Id, or user) has 1 to {NAME_LIMIT} characters.")
+        deadline = self.conversation.deadline()
+        with _PLACING:
+            said = self._said(visit, talk, name)
+            turn, is_new = self.conversation.begin(said)
+        turn = self.conversation.go_on(said, turn, is_new, on_text, deadline)
+        brought = said.brought or Brought()
+        text = "" if brought.calls else turn.reply
+        shown, spent = turn.tokens.get("prompt", 0), turn.tokens.get("completion", 0)
+        return Answered(text, brought.calls, shown or _tokens(visit.body), spent or estimate_tokens(text), turn=turn)
+
+    def _said(self, visit: Visit, talk: Talk, name: str | None) -> Said:
         talk, around = _unwrapped(talk)
         talk, place = self._placed(visit, talk, name)
-        brought = self._brought(visit.body, talk, place, around)
-        said = Said(
+        return Said(
             owner=visit.owner,
             text=talk.words,
             session_id=place.session or PREFIX + secrets.token_hex(6),
             device=visit.device,
             key=visit.key,
-            brought=brought,
+            brought=self._brought(visit.body, talk, place, around),
             again=place.again.id if place.again else None,
         )
-        turn = self.conversation.turn(said, on_text)
-        text = "" if brought.calls else turn.reply
-        shown, spent = turn.tokens.get("prompt", 0), turn.tokens.get("completion", 0)
-        return Answered(text, brought.calls, shown or _tokens(visit.body), spent or estimate_tokens(text), turn=turn)
 
     def _placed(self, visit: Visit, talk: Talk, name: str | None) -> tuple[Talk, Place]:
         """Return where the talk goes on; of several new messages the first may be a turn whose reply was not taken."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,18 @@ def test_a_request_sent_twice_at_once_is_one_turn(server: RunningServer, model: 
         thread.join(60)
     assert replies == ["一度だけ。"] * 2
     assert [row["user"] for row in turns(server)].count("二重に") == 1
+
+
+def test_a_request_sent_many_times_in_the_same_moment_is_one_turn(server: RunningServer, model: Model) -> None:
+    together = threading.Barrier(12)
+
+    def ask(_: int) -> Any:
+        together.wait(30)
+        return server.post("/v1/chat/completions", {"messages": [user("せーの")]})[1]["stackmem"]["turn_id"]
+
+    with ThreadPoolExecutor(12) as threads:
+        assert len(set(threads.map(ask, range(12)))) == 1
+    assert [row["user"] for row in turns(server)].count("せーの") == 1
 
 
 def test_what_was_told_in_one_chat_is_known_in_the_next(server: RunningServer, model: Model) -> None:
