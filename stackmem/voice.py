@@ -69,6 +69,8 @@ class Voice:
         if sound is None:
             self._forget(utterance, turn)
             raise NotFound(f"The speech of turn {turn.id} could not be made. {utterance.fault}")
+        if not Turn.select().where(Turn.id == turn.id, Turn.reply == turn.reply).exists():
+            raise NotFound(f"The words of turn {turn.id} were changed or forgotten meanwhile.")
         return sound
 
     def line(self, text: str, deadline: Deadline) -> Sound:

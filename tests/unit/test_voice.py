@@ -17,7 +17,7 @@ from stackmem.aloud import APOLOGIES, Aloud, NoEars, fixed_lines
 from stackmem.converse import Said
 from stackmem.exceptions import InvalidInput, NotFound, TransientError
 from stackmem.kept_speech import KeptSpeech
-from stackmem.models import Turn
+from stackmem.models import Turn, proxy
 from stackmem.persona import load_persona
 from stackmem.sound import Sound
 from stackmem.thinking import Deadline
@@ -295,7 +295,8 @@ def test_two_who_ask_at_once_share_one_synthesis(world: World, voice: Voice, tts
 
     def ask() -> None:
         asked.release()
-        found.append(voice.of(turn))
+        with proxy.connection_context():  # as a request has
+            found.append(voice.of(turn))
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
@@ -307,6 +308,22 @@ def test_two_who_ask_at_once_share_one_synthesis(world: World, voice: Voice, tts
         thread.join()
     assert len(found) == 3
     assert spoken(tts) == ["はい。"]
+
+
+def test_words_forgotten_while_somebody_waits_for_them_are_not_heard(world: World, voice: Voice, tts: Service) -> None:
+    slow, turn = Slow(tts), world.turn("ねえ", "ひみつ。")
+
+    def forget() -> None:
+        slow.asked.wait(PATIENCE)
+        with proxy.connection_context():
+            Turn.update(reply="").where(Turn.id == turn.id).execute()
+        slow.may.set()
+
+    forgetting = threading.Thread(target=forget)
+    forgetting.start()
+    with pytest.raises(NotFound, match="changed or forgotten"):
+        voice.of(turn)
+    forgetting.join()
 
 
 def test_what_is_kept_is_not_made_again_and_another_reply_is(
