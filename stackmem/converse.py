@@ -163,8 +163,8 @@ class Conversation:
         reply = thought.speech.stored(clean(raw.reply).strip() if raw else "")
         is_asking = bool(said.brought and said.brought.calls)  # the client is to run its tools first
         turn.reply = "" if is_asking else reply or persona.fallback_line(turn.id)
-        turn.emotion = body.emotion_id(raw.emotion if raw else "", persona.emotions)
-        turn.action = body.action_id(raw.action if raw else "", persona.actions)
+        turn.emotion = body.emotion_id(raw.emotion if raw and reply else "", persona.emotions)
+        turn.action = body.action_id(raw.action if raw and reply else "", persona.actions)
         turn.degraded, turn.model = not (reply or is_asking), self.thinker.chat.name
         has_own_tools = said.brought is not None and said.brought.own_tools
         turn.prompts = OWN_TOOLS if has_own_tools else prompts_of(persona, self.thinker.tool_use.mode)

@@ -249,6 +249,13 @@ def test_of_two_that_answer_the_same_turn_the_first_stands(world: World, model: 
     assert again(late).reply == "早かった"
 
 
+def test_an_apology_does_not_wear_the_face_of_an_answer_without_words(world: World, model: ScriptedModel) -> None:
+    model.script = [content('{"reply": null, "emotion": "happy", "action": "nod"}')]
+    turn = world.say("あ")
+    assert (turn.degraded, turn.reply) == (True, world.persona.fallback_line(turn.id))
+    assert (turn.emotion, turn.action) == ("neutral", "none")
+
+
 def test_a_turn_given_up_by_the_sweep_keeps_its_fallback_line(
     world: World, model: ScriptedModel, database: Any
 ) -> None:
