@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 _LONE_OR_NUL = re.compile("[\x00\ud800-\udfff]")
+_MOVES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")  # control characters but tab and new line
 _DASHES = "-֊־᐀᠆‐‑‒–—―⸗⸚⸺⸻⹀⹝〜〰゠︱︲﹘﹣－𐺭−⁃\u00ad~～∼∽⁓"  # Unicode's class Pd, and what looks alike
 _SEPARATORS = re.compile(rf"[\s{re.escape(_DASHES)}_・･.,，、。'’\"”“]+")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -30,6 +31,11 @@ _KATAKANA_WORD = re.compile(r"[ァ-ヺ][ァ-ヺー]{2,}ー\Z")
 def clean(text: str) -> str:
     """Replace NUL and lone surrogates by U+FFFD, so that any database and any JSON reader takes the text."""
     return _LONE_OR_NUL.sub("\ufffd", text)
+
+
+def for_terminal(text: str) -> str:
+    """Replace what would move a terminal's cursor or colour it, such as escape sequences in a model's reply."""
+    return _MOVES.sub("\ufffd", text)
 
 
 def clean_json(value: Any) -> Any:

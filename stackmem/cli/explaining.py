@@ -8,6 +8,7 @@ import click
 from stackmem.bootstrap import Runtime
 from stackmem.cli.common import WORDS, Server, json_option, owner_option, print_json, store, with_server_or_own
 from stackmem.config import load_settings
+from stackmem.text import for_terminal
 from stackmem.why import turn_of, why_not
 from stackmem.why import why as explain
 
@@ -45,8 +46,8 @@ def why(turn_id: str, owner: str, memory_id: str | None, as_json: bool) -> None:
 def _print(found: dict[str, Any]) -> None:
     times = "  ".join(f"{name} {ms:.0f} ms" for name, ms in found["trace"]["durations_ms"].items())
     click.echo(f"Turn {found['turn_id']}, {found['at']}, session {found['session_id']}, model {found['model']}")
-    click.echo(f"  user:  {found['text']}")
-    click.echo(f"  robot: {found['reply']}")
+    click.echo(for_terminal(f"  user:  {found['text']}"))
+    click.echo(for_terminal(f"  robot: {found['reply']}"))
     click.echo(f"{found['verdict']} Model calls: {found['trace']['model_calls']}. {times}")
     for number, call in enumerate(found["trace"]["calls"], 1):
         click.echo(f"{number}. {call['tool']} {json.dumps(call['arguments'], ensure_ascii=False)}")
@@ -84,4 +85,4 @@ def _print_hit(hit: dict[str, Any]) -> None:
     click.echo(f"   - {hit['memory_id']}  {score}{rank}{words}, turns {turns}")
     if "topic" in hit:
         now = "" if hit["status"] == "active" else f" (now {hit['status']})"
-        click.echo(f"     {hit['topic']}: {hit['summary']}{now}")
+        click.echo(for_terminal(f"     {hit['topic']}: {hit['summary']}{now}"))

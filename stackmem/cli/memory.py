@@ -9,6 +9,7 @@ from stackmem.answers import TYPES
 from stackmem.cli.changing import alias, dismiss, edit, forget, restore
 from stackmem.cli.common import WORDS, json_option, owner_option, print_json, store, with_server_or_own
 from stackmem.config import load_settings
+from stackmem.text import for_terminal
 
 STATUS_HELP = "superseded: replaced by a newer one. forgotten: not purged yet."
 limit_range = click.IntRange(1, listing.HIGHEST_LIMIT)
@@ -81,8 +82,8 @@ def show(memory_id: str, owner: str, as_json: bool) -> None:
         return
     _print_one(line)
     for turn in turns:
-        click.echo(f"    {turn['at']}  user: {turn['user']}")
-        click.echo(f"    {'':25}  robot: {turn['reply']}")
+        click.echo(for_terminal(f"    {turn['at']}  user: {turn['user']}"))
+        click.echo(for_terminal(f"    {'':25}  robot: {turn['reply']}"))
     for older in history:
         click.echo("  before:")
         _print_one(older)
@@ -101,4 +102,4 @@ def _print(found: dict[str, Any], as_json: bool, empty: str) -> None:
 def _print_one(line: dict[str, Any]) -> None:
     link = f" → {line['superseded_by']}" if line["superseded_by"] else ""
     click.echo(f"{line['memory_id']}  {line['occurred_at'][:10]}  {line['memory_type']}, {line['status']}{link}")
-    click.echo(f"  {line['topic']}: {line['summary']}")
+    click.echo(for_terminal(f"  {line['topic']}: {line['summary']}"))

@@ -18,6 +18,7 @@ from stackmem.exceptions import NotFound, StackmemError, TransientError
 from stackmem.ids import session_name
 from stackmem.models import Session, Turn
 from stackmem.status import pending
+from stackmem.text import for_terminal
 
 Say = Callable[[str], dict[str, Any]]
 
@@ -106,7 +107,7 @@ def _lines(prompt: str) -> Any:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    click.echo(answer["reply"])
+    click.echo(for_terminal(answer["reply"]))
     quiet = [answer["emotion"]]
     if answer["action"] != "none":
         quiet.append(answer["action"])

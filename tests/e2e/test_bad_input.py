@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.running import RunningServer, request, until
+from tests.running import RunningServer, command, request, until
 from tests.wire import Answer, check_problem, send
 
 JSON = "application/json"
@@ -105,6 +105,14 @@ def test_nul_and_lone_surrogates_become_one_sign_and_the_rest_stays(
     assert answer.json["text"] == kept
     assert server.get(f"/v1/turns/{answer.json['turn_id']}")[1]["text"] == kept
     assert stored(server)[-1]["user"] == kept
+
+
+def test_what_steers_a_terminal_is_stored_and_not_shown_on_one(server: RunningServer) -> None:
+    turn = server.say("\a消える\x9b2J", "bell")
+    assert turn["text"] == "\a消える\x9b2J"
+    shown = command(server.home, "why", str(turn["turn_id"])).stdout
+    assert "�消える�2J" in shown
+    assert not set("\a\x9b") & set(shown)
 
 
 # --- the body --------------------------------------------------------------------------------------------------------

@@ -6,11 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.text import bigrams, clean, clean_json, cut_at_sentence, entity_key, estimate_tokens, fold, letters
+from stackmem.text import (
+    bigrams,
+    clean,
+    clean_json,
+    cut_at_sentence,
+    entity_key,
+    estimate_tokens,
+    fold,
+    for_terminal,
+    letters,
+)
 
 
 def test_nul_and_lone_surrogates_become_the_replacement_character() -> None:
     assert clean("a\x00b\ud800c\udfffd") == "a\ufffdb\ufffdc\ufffdd"
+
+
+def test_nothing_that_steers_a_terminal_is_shown_on_one() -> None:
+    assert for_terminal("\x1b[2J赤\x9b31m\rうそ\a") == "�[2J赤�31m�うそ�"
+    assert for_terminal("改行\nと\r\nタブ\t🎉") == "改行\nと\r\nタブ\t🎉"
 
 
 def test_a_whole_emoji_is_no_surrogate() -> None:
