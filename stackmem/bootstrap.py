@@ -27,6 +27,7 @@ from stackmem.exceptions import PermanentError, SettingsError, StackmemError, Tr
 from stackmem.index_handle import IndexHandle
 from stackmem.kept_speech import KeptSpeech
 from stackmem.metering import MeteredChat, NoMeter
+from stackmem.owning import IndexOwner
 from stackmem.persona import Persona, PersonaFile
 from stackmem.polling import Polling
 from stackmem.ports import ChatModel, Clock, Embedder, Hint, IndexStore, Meter, Queue, Speaker, Transcriber
@@ -67,6 +68,7 @@ class Runtime:
     meter: Meter = field(default_factory=NoMeter)
     circuit: Circuit | None = None  # in front of the chat model
     llama: LlamaServer | None = None  # where the chat model is a GGUF file; started at its first request
+    owner: IndexOwner | None = None  # of an embedded index whose database is elsewhere
 
     def start(self) -> None:
         """At the start of a web process: find all that waits, and go on with the turns that robots poll for."""
@@ -92,6 +94,8 @@ class Runtime:
 
     def close(self) -> None:
         """Give up the index's lock."""
+        if self.owner:
+            self.owner.release()
         self.index.close()
 
 
@@ -120,7 +124,10 @@ def build(
     drops_leases = owns_index and settings.is_alone
     owns_index = owns_index or settings.index_is_shared  # a server's index is every process's
     embedder = embedder_of(settings)
+    owner = index_owner(settings, database, clock, lock_wait_s) if owns_index else None
     index = _open_index(settings, embedder, database, lock_wait_s) if owns_index else IndexHandle(None, embedder)
+    if owner:
+        owner.keep()
     if drops_leases:
         drop_leases(database)  # whoever held one was the owner of the index before, and is dead
     recall = Recall(index, settings.zone)
@@ -141,7 +148,7 @@ def build(
     aloud = Aloud(conversation, transcriber_of(settings), voice, settings.asr_timeout_s)
     return Runtime(
         settings, database, clock, who, chat, index, recall, conversation, aloud, work, judge,
-        Polling(aloud, clock), meter, circuit, llama,
+        Polling(aloud, clock), meter, circuit, llama, owner,
     )  # fmt: skip
 
 
@@ -329,6 +336,22 @@ def _open_index(settings: Settings, embedder: Embedder, database: Any, lock_wait
     finally:
         if opened:
             database.close()
+
+
+def index_owner(settings: Settings, database: Any, clock: Clock, wait_s: float) -> IndexOwner | None:
+    """Take the right to be the index of a database outside of the home folder. Raises Busy where another has it."""
+    if settings.index_is_shared or not settings.database_url:
+        return None
+    opened = database.connect(reuse_if_open=True)
+    try:
+        owner = IndexOwner(settings.index_folder, clock)
+        owner.take(wait_s)
+    except OSError as exc:
+        raise SettingsError(f"The index folder {settings.index_folder} cannot be written ({exc.strerror}).") from exc
+    finally:
+        if opened:
+            database.close()
+    return owner
 
 
 @contextmanager

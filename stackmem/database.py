@@ -217,11 +217,14 @@ def scrub() -> None:
         raise TransientError("The database's log is being read: it is emptied a little later.")
 
 
+INDEX_OWNER = "index owner"  # the lease of the folder that is the index; who had it last stays written
+
+
 def drop_leases(database: Any) -> None:
     """Drop the leases of dead workers; only for who knows that nobody else can be working."""
     opened = database.connect(reuse_if_open=True)
     try:
-        Lease.delete().execute()
+        Lease.delete().where(Lease.name != INDEX_OWNER).execute()
     finally:
         if opened:
             database.close()

@@ -21,6 +21,7 @@ from peewee import (  # type: ignore[attr-defined]  # its stubs lack sort_models
     sort_models,
 )
 
+from stackmem.database import INDEX_OWNER
 from stackmem.fields import UTCField, json_text
 from stackmem.models import TABLES, Lease
 from stackmem.score_models import SCORE_TABLES
@@ -142,8 +143,9 @@ def insert(database: Any, model: Any, batch: Sequence[Values]) -> None:
 
 
 def empty(database: Any) -> None:
-    """Delete every row, leases too."""
-    for model in [Lease, *reversed(STORED)]:
+    """Delete every row, leases too; but whose index it is stays written."""
+    database.execute_sql(f'DELETE FROM "{table_of(Lease)}" WHERE name <> {database.param}', (INDEX_OWNER,))
+    for model in reversed(STORED):
         database.execute_sql(f'DELETE FROM "{table_of(model)}"')
 
 
