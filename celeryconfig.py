@@ -48,6 +48,8 @@ task_publish_retry_policy = {"max_retries": 1, "interval_start": 0, "interval_st
 broker_connection_timeout = 1  # seconds
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None  # a worker waits for its broker, however long that is away
+# Redis without memory refuses even that a task is done: a worker connects again instead of ending for good.
+broker_channel_error_retry = True
 broker_heartbeat = 30  # seconds; a cut cable is noticed after a minute instead of four
 
 # Attempts are counted in the database: a task that kills its worker must not come back for ever.
