@@ -1,7 +1,7 @@
 """Fixtures that every kind of test shares."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,3 +61,11 @@ def one_process() -> None:
     """Leave a test out where another shape is asked for: it is about `stackmem up`, or about SQLite's file."""
     if shapes.shape_of_all() != shapes.ONE_PROCESS:
         pytest.skip(f"It is about the shape of one process, and {shapes.SWITCH} asks for another.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write what a test printed or logged so that it can be sent to the process that gathers it: as UTF-8."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
