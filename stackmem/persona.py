@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import re
 import threading
 import tomllib
@@ -77,6 +78,7 @@ class PersonaFile:
 
     def __init__(self, name_or_path: str):
         self._name, self._lock, self._fault = name_or_path, threading.Lock(), ""
+        self._path: Path | None = None
         self._seen = self._stamp()
         self._persona = load_persona(name_or_path)
 
@@ -106,8 +108,11 @@ class PersonaFile:
 
     def _stamp(self) -> tuple[int, int, int]:
         """Return what changes when the file does; zeros where there is none."""
-        with suppress(OSError, ValueError, RuntimeError), resources.as_file(persona_source(self._name)) as path:
-            found = path.stat()
+        with suppress(OSError, ValueError, RuntimeError):
+            if self._path is None:  # looked for once: this is asked several times a turn
+                with resources.as_file(persona_source(self._name)) as path:
+                    self._path = path
+            found = os.stat(self._path)
             return found.st_mtime_ns, found.st_size, found.st_ino
         return 0, 0, 0
 

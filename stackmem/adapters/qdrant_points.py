@@ -37,10 +37,14 @@ def point_id(memory_id: str) -> UUID:
     return uuid
 
 
-@lru_cache(maxsize=2**16)  # one search asks for hundreds of the same few thousand
 def memory_id_of(point: UUID | str | int) -> str:
     """Return the memory id of a point id, as the engines hand it back."""
-    return f"{_PREFIX}{ULID.from_uuid(point if isinstance(point, UUID) else UUID(str(point)))}"
+    return _memory_id((point if isinstance(point, UUID) else UUID(str(point))).int)
+
+
+@lru_cache(maxsize=2**16)  # one search asks for hundreds of the same few thousand; a UUID itself is slow to hash
+def _memory_id(number: int) -> str:
+    return f"{_PREFIX}{ULID.from_int(number)}"
 
 
 def known_point_ids(memory_ids: Sequence[str]) -> list[UUID]:
