@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,8 +184,7 @@ class CommonPart:
     sources: Vector
 
 
-@dataclass(frozen=True)
-class IndexHit:
+class IndexHit(NamedTuple):  # hundreds a search: three times as quick to make as a frozen dataclass
     """One hit: cosine similarity of the summary, and of the nearest source window (None where it has none).
 
     ``summary_apart`` and ``source_apart`` are the same of what is left of the query without a common part; None where

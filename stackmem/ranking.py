@@ -1,9 +1,8 @@
 """The order of what a search found: similarity of the summary and of the words, the newest first among near-equals."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ LEXICAL_SOURCES = 0.3
 TIE_MARGIN_NORMALISED = 0.10  # of summed z-scores
 
 
-@dataclass(frozen=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A memory found, before its row is read."""
 
     memory_id: str
