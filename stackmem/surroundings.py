@@ -1,8 +1,10 @@
 """Checks of the machine that stackmem runs on: its clock and its disk."""
 
+import os
 import shutil
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -82,11 +84,17 @@ def _apart(skew_s: float) -> str:
 def disk(runtime: Runtime) -> Finding:
     """Look how much room the home folder has."""
     home = runtime.settings.home
-    free, taken = shutil.disk_usage(home).free, sum(_size(path) for path in home.rglob("*"))
+    free, taken = shutil.disk_usage(home).free, sum(map(_size, files_under(home)))
     sentence = f"{free / 1e9:.1f} GB are free in {home}; stackmem takes {taken / 1e6:.0f} MB of it."
     if free >= LOW:
         return Finding("ok", sentence)
     return Finding("failed" if free < TOO_LOW else "note", f"{sentence} Make room: a full disk takes no turn.")
+
+
+def files_under(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and those in it. What is deleted meanwhile is left out; ``rglob`` would fail."""
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent) / name for name in names)
 
 
 def _size(path: Path) -> int:

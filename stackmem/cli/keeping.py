@@ -23,7 +23,7 @@ file_argument = click.argument("file", type=click.Path(path_type=Path))
 @file_argument
 @json_option
 def backup(file: Path, as_json: bool) -> None:
-    """Write everything that cannot be made again into FILE, while a server runs too.
+    """Write everything into one file, while a server runs too.
 
     An older backup of that name is replaced. What you talked about stands in it in plain words: keep it as you keep
     those. Keys and settings are not in it.
@@ -42,9 +42,10 @@ def backup(file: Path, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask before replacing what the store holds.")
 @json_option
 def restore(file: Path, yes: bool, as_json: bool) -> None:
-    """Put a backup in the place of all that this store holds; no server may be running.
+    """Put a backup in the place of all that is here.
 
-    Ids stay as they were. What was said or forgotten after the backup was made is as it was then.
+    No server may be running. Ids stay as they were. What was said or forgotten after the backup was
+    made is as it was then.
     """
     settings, file = load_settings(), file.expanduser()
     found = check_backup(file)
@@ -69,9 +70,10 @@ def restore(file: Path, yes: bool, as_json: bool) -> None:
 @click.option("--to", "url", required=True, help="postgresql://user:password@host/name, or sqlite:////folder/name.db.")
 @json_option
 def migrate_data(url: str, as_json: bool) -> None:
-    """Copy the whole store into another, empty database, row for row, and compare both; no server may be running.
+    """Copy the whole store into another, empty database.
 
-    Stopped in the middle, by kill -9 too, it goes on when it is run again. The old store stays as it is.
+    Row for row, and both are compared; no server may be running. Stopped in the middle, by
+    kill -9 too, it goes on when it is run again. The old store stays as it is.
     """
     settings = load_settings()
     _refuse_beside_a_server(settings)

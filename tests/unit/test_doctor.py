@@ -24,6 +24,7 @@ from stackmem.findings import Finding
 from stackmem.models import Lease, Memory, Session, Turn
 from stackmem.ports import Fingerprint, Vector
 from stackmem.reindexing import reindex
+from stackmem.surroundings import files_under
 from stackmem.witness import seen
 from tests import shapes
 from tests.fakes import FixedClock
@@ -291,3 +292,14 @@ def test_beside_a_web_process_that_cannot_be_asked_all_but_its_index_is_tried(
     done = CliRunner().invoke(main, ["doctor", "--json"])
     found = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
     assert (done.exit_code, found["index"], found["database"]) == (0, "note", "ok")
+
+
+def test_what_is_deleted_while_a_folder_is_walked_through_is_left_out(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    found = []
+    for path in files_under(tmp_path):
+        found.append(path.parent.name)
+        shutil.rmtree(tmp_path / ("b" if path.parent.name == "a" else "a"))
+    assert len(found) == 1

@@ -13,6 +13,7 @@ from stackmem.config import OFFLINE, Settings
 from stackmem.doctor import examine
 from stackmem.places import place
 from stackmem.standing import calls_since, last_comparison, troubles, waiting
+from stackmem.surroundings import files_under
 from web.access import runtime
 from web.pages.shown import page
 
@@ -86,10 +87,9 @@ def storage(settings: Settings) -> dict[str, int | None]:
     """Return bytes: of the database, None where it is elsewhere; of the index; that are free on the disk."""
     file = Path(settings.database.removeprefix("sqlite:///")) if settings.database.startswith("sqlite:") else None
     files = [file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))] if file else []
-    index = [path for path in settings.index_folder.rglob("*") if path.is_file()]
     return {
         "database": sum(_size(path) for path in files) if file else None,
-        "index": sum(_size(path) for path in index),
+        "index": sum(map(_size, files_under(settings.index_folder))),
         "free": shutil.disk_usage(settings.home).free,
     }
 
