@@ -9,7 +9,7 @@ from typing import Any
 from stackmem.clock import show_time
 from stackmem.context import CUT_NOTE
 from stackmem.models import Turn
-from stackmem.persona import Language, Persona, render
+from stackmem.persona import Language, Persona, render, render_for
 from stackmem.ports import ToolCall
 from stackmem.text import estimate_tokens
 
@@ -62,15 +62,7 @@ def messages_with_own_tools(
     At least those since the user's last words are shown.
     """
     now = show_time(turn.at.replace(second=0, microsecond=0), zone) or ""
-    system = shown_before(brought, persona.language, budget) + render(
-        f"own_tools.{persona.language}.md",
-        name=persona.name,
-        first_person=persona.first_person,
-        tone=persona.tone,
-        reply_characters=persona.reply_characters,
-        now=now,
-        zone=zone,
-    )
+    system = shown_before(brought, persona.language, budget) + render_for(persona, "own_tools", now=now, zone=zone)
     left = budget - estimate_tokens(system) - _tokens(brought.tools)
     users = [place for place, message in enumerate(brought.messages) if message["role"] == "user"]
     start = users[-1]

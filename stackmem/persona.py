@@ -175,13 +175,16 @@ def render(file: str, /, **values: object) -> str:
 def turn_prompt(persona: Persona, now: str, zone: str, mode: str = "native") -> str:
     """Return the one system message of a live turn; ``mode`` is how the model says that it wants to search."""
     ids = {"emotions": " / ".join(persona.emotions), "actions": " / ".join(persona.actions)}
+    return render_for(persona, "turn", now=now, zone=zone, form=render(f"form_{mode}.{persona.language}.md", **ids))
+
+
+def render_for(persona: Persona, prompt: str, **values: object) -> str:
+    """Return a prompt in the persona's language that says who the robot is."""
     return render(
-        f"turn.{persona.language}.md",
+        f"{prompt}.{persona.language}.md",
         name=persona.name,
         first_person=persona.first_person,
         tone=persona.tone,
         reply_characters=persona.reply_characters,
-        now=now,
-        zone=zone,
-        form=render(f"form_{mode}.{persona.language}.md", **ids),
+        **values,
     )

@@ -4,7 +4,7 @@ import os
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -84,7 +84,7 @@ def _apart(skew_s: float) -> str:
 def disk(runtime: Runtime) -> Finding:
     """Look how much room the home folder has."""
     home = runtime.settings.home
-    free, taken = shutil.disk_usage(home).free, sum(map(_size, files_under(home)))
+    free, taken = shutil.disk_usage(home).free, taken_by(files_under(home))
     sentence = f"{free / 1e9:.1f} GB are free in {home}; stackmem takes {taken / 1e6:.0f} MB of it."
     if free >= LOW:
         return Finding("ok", sentence)
@@ -97,8 +97,13 @@ def files_under(folder: Path) -> Iterator[Path]:
         yield from (Path(parent) / name for name in names)
 
 
-def _size(path: Path) -> int:
+def taken_by(files: Iterable[Path]) -> int:
+    """Return the bytes that files take on the disk, which for an index is less than their sizes."""
+    return sum(_blocks(path) for path in files) * 512
+
+
+def _blocks(path: Path) -> int:
     try:
-        return path.stat().st_blocks * 512 if path.is_file() else 0  # an index file is sparse
+        return path.stat().st_blocks
     except OSError:  # gone meanwhile
         return 0

@@ -15,7 +15,7 @@ import pytest
 from tests.checking import rows
 from tests.faults.talking import ROUNDS, check_rows, settle, talking
 from tests.running import RunningServer, environment
-from tests.services import RabbitMQ, Redis
+from tests.services import Redis
 from tests.shapes import settings_of
 from tests.waiting import PATIENCE, until
 
@@ -73,8 +73,6 @@ def _refuse(broker: Any, server: RunningServer) -> Callable[[], None]:
 
 
 def test_a_broker_short_of_memory_that_confirms_nothing(cluster: RunningServer, broker: Any) -> None:
-    if not isinstance(broker, RabbitMQ):
-        return  # Redis refuses at once, see above
     with talking(cluster, "黙") as robots:
         broker.control("set_vm_memory_high_watermark", "absolute", "1")
         refused = len(robots.refused)
@@ -85,8 +83,6 @@ def test_a_broker_short_of_memory_that_confirms_nothing(cluster: RunningServer, 
 
 @each_round
 def test_a_broker_that_forgets_everything(cluster: RunningServer, broker: Any, number: int) -> None:
-    if not isinstance(broker, Redis):
-        return  # RabbitMQ's queues are on its disk
     with talking(cluster, f"忘{number}") as robots:
         for _ in range(5):
             some_time()

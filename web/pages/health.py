@@ -13,7 +13,7 @@ from stackmem.config import OFFLINE, Settings
 from stackmem.doctor import examine
 from stackmem.places import place
 from stackmem.standing import calls_since, last_comparison, troubles, waiting
-from stackmem.surroundings import files_under
+from stackmem.surroundings import files_under, taken_by
 from web.access import runtime
 from web.pages.shown import page
 
@@ -88,14 +88,7 @@ def storage(settings: Settings) -> dict[str, int | None]:
     file = Path(settings.database.removeprefix("sqlite:///")) if settings.database.startswith("sqlite:") else None
     files = [file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))] if file else []
     return {
-        "database": sum(_size(path) for path in files) if file else None,
-        "index": sum(map(_size, files_under(settings.index_folder))),
+        "database": taken_by(files) if file else None,
+        "index": taken_by(files_under(settings.index_folder)),
         "free": shutil.disk_usage(settings.home).free,
     }
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_blocks * 512  # an index reserves more than it fills
-    except OSError:
-        return 0  # it is just being replaced
