@@ -70,7 +70,7 @@ def test_every_setting_exists(file: Path) -> None:
 @pytest.mark.parametrize("values", of("stackmem"), ids=arguments)
 def test_every_command_of_ours_is_understood(values: list[str]) -> None:
     group: click.Command = main
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     while isinstance(group, click.Group):
         name, *values = values
         command = group.get_command(context, name)
