@@ -12,6 +12,7 @@ from stackmem.models import Memory, MemoryVector, proxy
 from stackmem.ports import Fingerprint, IndexPoint
 
 _PLACE = itemgetter(0, 1)
+_decode = json.JSONDecoder().raw_decode  # a fifth of the time of json.loads, which looks for blanks first
 
 
 class StoredRow(NamedTuple):
@@ -45,7 +46,7 @@ def _select() -> Any:
 
 
 def _rows(query: Any) -> list[StoredRow]:
-    return [StoredRow(*row) for row in _raw(query)]
+    return [StoredRow._make(row) for row in _raw(query)]
 
 
 def payload_of(row: StoredRow) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def payload_of(row: StoredRow) -> dict[str, Any]:
         "owner": row.owner,
         "status": row.status,
         "memory_type": row.memory_type,
-        "entity_keys": json.loads(keys) if isinstance(keys, str) else keys,
+        "entity_keys": _decode(keys)[0] if isinstance(keys, str) else keys,
         "occurred_at": _iso(row.occurred_at),
         "occurred_from": _iso(row.occurred_from),
         "occurred_to": _iso(row.occurred_to),
@@ -67,28 +68,27 @@ def payload_of(row: StoredRow) -> dict[str, Any]:
 def stored_points(rows: Sequence[StoredRow], fingerprint: Fingerprint) -> dict[str, IndexPoint]:
     """Return the points, by memory id, of those of neighbouring rows that have vectors of this fingerprint.
 
-    One that has lost a vector between the others, or its summary's, is left out.
+    One that has lost a vector between the others, or its summary's, or holds one of another length, is left out.
     """
     if not rows:
         return {}
     vectors = MemoryVector.select(MemoryVector.memory, MemoryVector.ordinal, MemoryVector.vector).where(
         MemoryVector.memory.between(rows[0].id, rows[-1].id), MemoryVector.fingerprint == str(fingerprint)
     )
-    stored: dict[str, list[bytes]] = {}
-    torn = set[str]()
-    for memory_id, ordinal, vector in sorted(_raw(vectors), key=_PLACE):
-        known = stored.setdefault(memory_id, [])
-        if len(known) != ordinal:
+    first, end, torn = dict[str, int](), dict[str, int](), set[str]()
+    found, size = sorted(_raw(vectors), key=_PLACE), 4 * fingerprint.dim
+    for number, (memory_id, ordinal, vector) in enumerate(found):
+        if number - first.setdefault(memory_id, number) != ordinal or len(vector) != size:
             torn.add(memory_id)
-        known.append(vector)
+        end[memory_id] = number + 1
+    together = np.frombuffer(
+        b"".join(vector if len(vector) == size else bytes(size) for _, _, vector in found), dtype="<f4"
+    ).reshape(-1, fingerprint.dim)
     return {
-        row.id: _point(row, stored[row.id], fingerprint.dim) for row in rows if row.id in stored and row.id not in torn
+        row.id: IndexPoint(row.id, together[at], together[at + 1 : end[row.id]], payload_of(row))
+        for row in rows
+        if (at := first.get(row.id)) is not None and row.id not in torn
     }
-
-
-def _point(row: StoredRow, vectors: Sequence[bytes], dim: int) -> IndexPoint:
-    together = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(-1, dim)
-    return IndexPoint(row.id, together[0], together[1:], payload_of(row))
 
 
 def _raw(query: Any) -> list[tuple[Any, ...]]:

@@ -410,12 +410,15 @@ def test_the_rows_read_at_once_give_the_same_payload_as_the_model(world: World) 
 
 
 def test_a_memory_that_has_lost_one_of_its_vectors_is_not_among_the_stored_points(world: World) -> None:
-    whole, torn, headless = (world.memory(CAT, "一", "二", "三") for _ in range(3))
+    whole, torn, headless, short = (world.memory(CAT, "一", "二", "三") for _ in range(4))
     world.indexed()
+    MemoryVector.update(vector=b"\0" * 4).where(MemoryVector.memory == short.id, MemoryVector.ordinal == 2).execute()
     for memory, ordinal in ((torn, 1), (headless, 0)):
         MemoryVector.delete().where(MemoryVector.memory == memory.id, MemoryVector.ordinal == ordinal).execute()
     points = stored_points(rows_after("", 10), world.embedder.fingerprint)
     assert list(points) == [whole.id]
+    assert points[whole.id].sources.shape == (2, world.embedder.fingerprint.dim)
+    assert np.linalg.norm(points[whole.id].sources, axis=1) == pytest.approx([1, 1])
     assert stored_points([], world.embedder.fingerprint) == {}
 
 
