@@ -7,6 +7,7 @@ from typing import Any
 from stackmem.asking import LONGEST_DELAY
 from stackmem.database import LEASE
 from stackmem.models import Job, Lease, Owner, Session, Turn
+from stackmem.score_models import JudgeDay, Label
 from stackmem.witness import PREFIX
 
 log = logging.getLogger(__name__)
@@ -14,7 +15,7 @@ log = logging.getLogger(__name__)
 SLACK = timedelta(minutes=1)  # that the clocks of several machines may differ
 
 _HINTS = (Session.enqueued_at, Owner.index_enqueued_at, Owner.compare_enqueued_at, Job.enqueued_at)
-_DELAYS = (Session.retry_at, Owner.retry_at)
+_DELAYS = (Session.retry_at, Owner.retry_at, Label.retry_at, JudgeDay.retry_at)
 
 
 def bring_to_the_present(now: datetime) -> int:

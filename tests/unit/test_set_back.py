@@ -2,8 +2,10 @@
 
 from datetime import timedelta
 
+from stackmem.asking import LONGEST_DELAY
 from stackmem.database import lease
 from stackmem.models import Lease, Owner, Session, Turn
+from stackmem.score_models import JudgeDay, Label
 from stackmem.set_back import bring_to_the_present
 from tests.unit.world import World, again, states, summaries
 
@@ -43,6 +45,19 @@ def test_a_lost_hint_a_dead_lease_and_a_delay_wait_no_hour(offline: World) -> No
     with lease(f"session:{session.id}", offline.clock) as held:
         assert held is not None
     assert (Owner.get().compare_enqueued_at, Owner.get().retry_at) == (None, None)
+
+
+def test_a_judge_that_was_down_waits_no_hour(offline: World) -> None:
+    turn, later = offline.turn("もしもし"), offline.clock.now() + LONGEST_DELAY
+    judge = {"judge": "qwen", "prompt_version": "1", "created_at": offline.clock.now()}
+    Label.create(turn=turn.id, owner="home", state="waiting", retry_at=later, **judge)
+    JudgeDay.create(day="2026-11-30", calls=3, delays=2, retry_at=later)
+    offline.work.sweep()
+    assert (Label.get().retry_at, JudgeDay.get().retry_at) == (later, later)
+    offline.clock.advance(**HOUR)
+    offline.work.sweep()
+    assert (Label.get().retry_at, JudgeDay.get().retry_at) == (None, None)
+    assert (JudgeDay.get().calls, JudgeDay.get().delays) == (3, 2)
 
 
 def test_an_open_turn_whose_request_died_is_given_up_in_seconds(offline: World) -> None:
