@@ -3,7 +3,8 @@
 Run ``python -m benchmarks.load`` from the checkout for one process; ``--shape postgres-rabbitmq`` or
 ``postgres-redis`` for several, over services that it starts itself (they must be installed); ``--seconds 20`` for a
 short one. Measured are the turns, the backlog they leave and how long it takes to drain, and memory. In one process
-also what a big import beside the turns costs, with and without giving way; in several what a queue of 10,000 costs.
+also what a big import beside the turns costs, with and without giving way; in several what a queue of 10,000 costs,
+and a broker that is stopped.
 """
 
 import json
@@ -23,7 +24,9 @@ import click
 
 from benchmarks._robots import drained, figures, model, percentile, process, table, talk
 from tests.running import environment, request, until
+from tests.services import Service
 from tests.shapes import ONE_PROCESS, SHAPES, settings_of
+from tests.shapes import running as of_this_process
 
 DEEP = 10_000  # messages
 UP = "import stackmem.traffic as t; t.PATIENCE_S = {patience}; from stackmem.cli import main; main()"
@@ -157,6 +160,20 @@ def over_a_deep_queue(now: Running, seconds: float, settings: dict[str, str]) ->
     }
 
 
+def without_a_broker(now: Running, seconds: float, broker: Service) -> dict[str, float]:
+    """Return what live turns cost with a broker, with one that is stopped, and with it again."""
+    before = talk(now.port, 4, seconds)
+    broker.stop()
+    stopped = talk(now.port, 4, seconds)
+    broker.start()
+    after = talk(now.port, 4, seconds)
+    found = {}
+    for name, talked in (("with it", before), ("stopped", stopped), ("with it again", after)):
+        found |= {f"{name}: p{share} ms": percentile(share, talked.seconds) * 1000 for share in (50, 95)}
+        found |= {f"{name}: errors, {kind}": count for kind, count in talked.errors.items()}
+    return found
+
+
 @click.command()
 @click.option("--robots", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--seconds", type=float, default=120.0, show_default=True)
@@ -184,6 +201,8 @@ def main(robots: int, seconds: float, pause: float, model_ms: int, shape: str, j
             if is_shared:
                 given = {f"STACKMEM_{name.upper()}": value for name, value in chat.items()}
                 show("live turns of 4 robots over a queue", over_a_deep_queue(now, short, given))
+                broker = of_this_process(SHAPES[shape][1])
+                show("live turns of 4 robots and the broker", without_a_broker(now, short, broker))
         for patience_s in () if is_shared else (0.1, 0.0):
             home = Path(folder) / f"import{patience_s}" / "home"
             home.mkdir(parents=True)
