@@ -17,7 +17,7 @@ from evals.comparing import Comparison, compare, has_common_turns
 from evals.judge.asking_back import judge_of
 from evals.results import Folder, about, read_run
 from evals.running import Options
-from evals.scenario import LENGTHS, File, ScenarioFaults, files_of, read
+from evals.scenario import LENGTHS, Fault, File, ScenarioFaults, files_of, read
 from stackmem.bootstrap import judge_model
 from stackmem.cli.common import json_option, owner_option, print_json, store
 from stackmem.cli.progress import progress_bar
@@ -44,7 +44,8 @@ for command in (live_cli.score, live_cli.show, live_cli.judge):
 def check(paths: tuple[Path, ...]) -> None:
     """Check scenario files; each fault is named with its file and line. Without PATHS: those that come with it."""
     files = load(paths, load_settings())
-    click.echo(f"{len(files)} scenarios, {sum(file.turns for file in files)} turns: no fault.")
+    several = "s" * (len(files) != 1)
+    click.echo(f"{len(files)} scenario{several}, {sum(file.turns for file in files)} turns: no fault.")
 
 
 @eval_.command()
@@ -86,6 +87,9 @@ def run(ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, **given: 
         print_json(shown)
     else:
         _print(shown, given["out"])
+        if before is not None and has_common_turns(before, shown):
+            click.echo(f"\nA: {given['against']}   B: {given['out']}")
+            _print_comparison(compare(before, shown))
     for name, reason in failed.items():
         click.echo(f"{name} failed: {reason}", err=True)
     if failed:
@@ -113,6 +117,7 @@ def _run(
     options = replace(Options(), mode=given["mode"], baselines=given["baseline"])
     with folder.owned():
         folder.begin(about(settings, given["mode"], judge.model.name if judge else None))
+        folder.require_all(files)
         try:
             with progress_bar("turns") as bar:
                 failed = Batch(files, folder, options, given["jobs"], bar).run()
@@ -136,6 +141,11 @@ def compare_(a: Path, b: Path, as_json: bool) -> None:
     if as_json:
         print_json(comparison_shape(found))
         return
+    click.echo(f"A: {a}   B: {b}")
+    _print_comparison(found)
+
+
+def _print_comparison(found: Comparison) -> None:
     click.echo(f"{found.paired} turns in both runs, {found.left_out} left out.")
     if found.note:
         click.echo(found.note)
@@ -204,12 +214,12 @@ def load(paths: Sequence[Path], settings: Settings) -> list[File]:
                 files.append(read(file, settings.zone))
             except ScenarioFaults as exc:
                 faults += exc.faults
-    names = [file.scenario.id for file in files]
-    twice = {name for name in names if names.count(name) > 1}
+    known: dict[str, File] = {}
+    for one in files:
+        if (other := known.setdefault(one.scenario.id, one)) is not one:
+            faults.append(Fault(one.path, 1, f"{other.path} is the scenario {one.scenario.id!r} too."))
     if faults:
         raise ScenarioFaults(faults)
-    if twice:
-        raise StackmemError(f"Two files have the same scenario: {', '.join(sorted(twice))}.")
     return files
 
 

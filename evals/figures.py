@@ -35,7 +35,9 @@ class Rate:
         n, share, z2 = self.denominator, self.numerator / self.denominator, Z_95**2
         middle = (share + z2 / (2 * n)) / (1 + z2 / n)
         half = Z_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n**2))
-        return max(0.0, middle - half), min(1.0, middle + half)
+        # At the ends of the scale it is exact; computed, it would be off by the last bit.
+        low = 0.0 if self.numerator == 0 else middle - half
+        return low, 1.0 if self.numerator == n else middle + half
 
     def __add__(self, other: "Rate") -> "Rate":
         return Rate(self.numerator + other.numerator, self.denominator + other.denominator)

@@ -63,6 +63,7 @@ def _templates(kind: str) -> Environment:
     made = Environment(
         loader=loader, autoescape=kind == "html", undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "sort_keys": False}
     made.filters |= {"rate": rate_text, "percent": percent, "cell": _cell}
     return made
 

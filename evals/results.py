@@ -104,6 +104,17 @@ class Folder:
                 f"{self.path} holds a run with another {', '.join(differing)}. Name another folder with --out."
             )
 
+    def require_all(self, files: Sequence[File]) -> None:
+        """Raise StackmemError where the results hold scenarios that are not among these: they would be dropped."""
+        value = read_json_file(self.path / RESULTS_FILE) if (self.path / RESULTS_FILE).exists() else {}
+        scenarios = value.get("scenarios") if isinstance(value, dict) else None
+        held = {one.get("id") for one in scenarios or [] if isinstance(one, dict)}
+        if missing := sorted(map(str, held - {file.scenario.id for file in files})):
+            raise StackmemError(
+                f"{self.path} holds results of more scenarios: {', '.join(missing)}. "
+                "Run them all again, or name another folder with --out."
+            )
+
     def file_of(self, scenario_id: str) -> Path:
         """Return where a scenario's result is."""
         return self.path / SCENARIOS / f"{scenario_id}.json"

@@ -12,6 +12,7 @@ from evals.judge.asking_back import AskBackJudge
 from evals.scenario import Asked, File, Scenario, times
 from evals.scoring import Answered, Verdicts, capture_recall, noise_rate, score_turn
 from evals.stage import Hints, SetClock, Stage, opened, own_folder, use_memory_model
+from stackmem.config import OFFLINE
 from stackmem.converse import Said
 from stackmem.exceptions import ContentRefused, PermanentError, StackmemError, TransientError
 from stackmem.models import Memory, MemorySource, ToolTrace, Turn
@@ -59,6 +60,8 @@ class Counted:
             # Weeks of the script's time are weeks of retries.
             raise Unanswered(f"The model that makes memories did not answer: {exc}") from exc
         self._failures = 0
+        if self.name == OFFLINE:
+            return answer
         written = sum(estimate_tokens(str(message["content"])) for message in request.messages)
         self.tokens += answer.prompt_tokens or written
         self.tokens += answer.completion_tokens or estimate_tokens(answer.content)

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from evals.yaml_lines import Path as Place
 from evals.yaml_lines import YamlFault, load
@@ -53,13 +54,20 @@ class PastSession(Part):
 class Expect(Part):
     """What a turn is scored by; see ``evals.scoring`` for what each part means."""
 
-    search: StrictBool | Literal["either"] = "either"
+    search: bool | Literal["either"] = "either"
     evidence: list[Words] = []
     stale: list[Words] = []
     answer: Groups = []
     forbid: list[Words] = []
     ask_back: StrictBool = False
     candidates: Groups = []
+
+    @field_validator("search", mode="plain")
+    @classmethod
+    def _is_known(cls, value: Any) -> bool | Literal["either"]:
+        if value is True or value is False or value == "either":
+            return value  # type: ignore[no-any-return]
+        raise PydanticCustomError("search", "it is true, false or either")
 
 
 class Asked(Part):

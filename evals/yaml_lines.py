@@ -1,5 +1,6 @@
 """Read YAML so that every value is known by its line."""
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -8,6 +9,7 @@ import yaml
 Path = tuple[Hashable, ...]  # keys and places from the top, as pydantic's errors name them
 
 
+_FULL_WIDTH = re.compile(r"[ -]*(\u3000|[A-Za-z_]+(\uff1a|:\u3000))")
 MOST = 100_000  # values of a file; aliases of aliases would be billions
 
 
@@ -45,12 +47,23 @@ def load(text: str) -> tuple[Any, dict[Path, int]]:
         return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
-        raise YamlFault(mark.line + 1 if mark else 1, str(exc.problem or exc.context)) from exc
-    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        line = mark.line + 1 if mark else 1
+        raise YamlFault(line, f"{exc.problem or exc.context}{_full_width(text, line)}") from exc
+    except RecursionError as exc:
+        raise YamlFault(1, "values stand too deep in one another") from exc
+    except (yaml.YAMLError, ValueError) as exc:
         raise YamlFault(1, str(exc).splitlines()[0]) from exc
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _full_width(text: str, line: int) -> str:
+    """Return a hint where a full-width colon or blank stands before or on the line YAML stumbled on."""
+    for number, written in enumerate(text.splitlines()[:line], 1):
+        if _FULL_WIDTH.match(written):
+            return f"; line {number} has a full-width colon or blank: write : and spaces"
+    return ""
 
 
 def _walk(loader: Loader, node: yaml.Node, path: Path, lines: dict[Path, int], above: set[int]) -> None:

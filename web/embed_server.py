@@ -53,6 +53,7 @@ def _serve(settings: Settings, insecure: bool) -> None:
             server = make_server(create_app(serving, insecure=insecure), listening)
         except OSError as exc:
             raise cannot_listen(settings, exc) from exc
+        stop_on_signals(serving.stop)
         loading = Loading(serving.embedder)
         with closing(server), suppress(KeyboardInterrupt):  # which the loop itself takes, once it runs
             loading.start()

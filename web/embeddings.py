@@ -4,7 +4,7 @@ https://platform.openai.com/docs/api-reference/embeddings/create
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,15 +36,27 @@ class Serving:
     embedder: Embedder
     # A queue of its own: whoever asks with a long list gets in line again behind the others after every slice.
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "embedder"))
+    stopping: bool = False
 
     def embed(self, texts: Sequence[str]) -> Vector:
-        """Return unit vectors, shape (len(texts), dim). Raises TransientError while the model loads."""
+        """Return unit vectors, shape (len(texts), dim). Raises TransientError while the model loads, and at the end."""
         if not self.embedder.ready():
             raise TransientError("The embedder is still loading.")
         slices = [texts[first : first + SLICE] for first in range(0, len(texts), SLICE)]
-        return np.concatenate(
-            [self.thread.submit(self.embedder.embed_documents, some).result() for some in slices], dtype=np.float32
-        )
+        return np.concatenate([self._embed(some) for some in slices], dtype=np.float32)
+
+    def stop(self) -> None:
+        """Give up whatever is not embedded yet: who waits for it is told, and may ask again later."""
+        self.stopping = True
+        self.thread.shutdown(wait=False, cancel_futures=True)
+
+    def _embed(self, texts: Sequence[str]) -> Vector:
+        try:
+            return self.thread.submit(self.embedder.embed_documents, texts).result()
+        except (RuntimeError, CancelledError) as exc:
+            if not self.stopping:  # a pool that takes no more says so by a RuntimeError, as many a model does
+                raise
+            raise TransientError("The embedding server is stopping.") from exc
 
 
 def create_app(serving: Serving, *, insecure: bool = False) -> Flask:

@@ -125,6 +125,7 @@ def test_compose_has_one_beat_and_somebody_for_every_queue() -> None:
     assert [name for name, part in services.items() if " beat " in part.get("command", "")] == ["beat"]
     ours = [part for part in services.values() if part["image"] == "stackmem"]
     assert all(part["environment"]["STACKMEM_INDEX_URL"].startswith("http") for part in ours)
+    assert all(part["env_file"] == ".env" for part in ours)
     assert all(":" in part["image"] for part in services.values() if part not in ours)
     assert "replicas" not in services["batch"].get("deploy", {})
 
@@ -134,7 +135,7 @@ def test_every_unit_is_one(unit: Path, tmp_path: Path) -> None:
     parsed = configparser.ConfigParser(interpolation=None, strict=False)
     parsed.optionxform = str  # type: ignore[assignment,method-assign]  # names of units have capitals
     parsed.read(unit)
-    assert parsed["Service"]["EnvironmentFile"] == "/etc/stackmem.env"
+    assert parsed["Service"]["WorkingDirectory"] == "/var/lib/stackmem"  # whose .env holds the settings
     assert parsed["Service"]["UMask"] == "0077"
     if (verify := shutil.which("systemd-analyze")) is not None:
         copy = tmp_path / unit.name
