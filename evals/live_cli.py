@@ -19,6 +19,7 @@ from stackmem.config import load_settings
 from stackmem.exceptions import PermanentError, TransientError
 
 NAMES = {"false_trigger_rate": "searched in vain", "miss_rate": "missed"}
+NO_RATES = "There are no rates yet: only turns that a chat model answered are judged, by the judge that is set."
 WINDOWS = 10  # newest ones of each size that are printed; --json has all
 
 
@@ -45,6 +46,8 @@ def score(owner: str, last: int, as_json: bool) -> None:
         click.echo(f"Not all: {outcome.stopped}")
     for judge in judges:
         _print_judge(judge)
+    if not judges:
+        click.echo(NO_RATES)
 
 
 @click.command()
@@ -68,9 +71,7 @@ def show(owner: str, as_json: bool) -> None:
         _print_judge(judge)
         _print_windows(judge["windows"])
     if not shown["judges"]:
-        click.echo(
-            "There are no rates yet: only turns that a chat model answered are judged, by the judge that is set."
-        )
+        click.echo(NO_RATES)
 
 
 @click.command()

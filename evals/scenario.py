@@ -212,7 +212,10 @@ def _line(lines: dict[Place, int], place: Sequence[Any]) -> int:
 
 def _reason(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])
-    what = "nothing reads this key" if error["type"] == "extra_forbidden" else error["msg"]
+    what = error["msg"]
+    if error["type"] == "extra_forbidden":
+        is_indented = str(error["loc"][-1]).startswith("\u3000")
+        what = "nothing reads this key" + (": it begins with a full-width blank" if is_indented else "")
     return f"{where}: {what}." if where else f"{what}."
 
 

@@ -264,7 +264,7 @@ def embedder_of(settings: Settings) -> Embedder:
     if missing := [name for name in EXTRAS.get(settings.embedder, ()) if find_spec(name) is None]:
         raise SettingsError(
             f"STACKMEM_EMBEDDER is wrong: {settings.embedder} needs {', '.join(missing)}; install them with "
-            f"pip install 'stackmem[{settings.embedder}]', or take another embedder."
+            f"`.venv/bin/pip install -e '.[{settings.embedder}]'`, or take another embedder."
         )
     if settings.embedder == "qwen3":
         return _qwen3(settings)

@@ -54,7 +54,7 @@ def _prepare(target: Any) -> None:
             )
         migrate(target)
     except peewee.ImproperlyConfigured as exc:
-        raise InvalidInput("PostgreSQL needs its driver; pip install 'stackmem[postgres]'.") from exc
+        raise InvalidInput("PostgreSQL needs its driver; `.venv/bin/pip install -e '.[postgres]'`.") from exc
     except (peewee.DatabaseError, peewee.InterfaceError) as exc:
         said = " ".join(str(exc).split())
         raise InvalidInput(f"The target cannot be used ({said}). Is its address right, and does it exist?") from exc

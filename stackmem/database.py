@@ -55,7 +55,7 @@ def open_database(url: str) -> Any:
             )
     except peewee.ImproperlyConfigured as exc:
         raise SettingsError(
-            "STACKMEM_DATABASE_URL is wrong: PostgreSQL needs its driver; pip install 'stackmem[postgres]'."
+            "STACKMEM_DATABASE_URL is wrong: PostgreSQL needs its driver; `.venv/bin/pip install -e '.[postgres]'`."
         ) from exc
     except (peewee.DatabaseError, peewee.InterfaceError, sqlite3.Error) as exc:
         raise SettingsError(

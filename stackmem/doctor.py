@@ -131,6 +131,8 @@ def judge_model_(runtime: Runtime) -> Finding:
     given = runtime.settings
     if not given.judge_calls_per_day:
         return Finding("ok", "No turn is judged (STACKMEM_JUDGE_CALLS_PER_DAY=0).")
+    if given.chat_is_offline:
+        return Finding("note", "No turn is judged: only those that a chat model answers are.")
     if given.judge_is_offline:
         return Finding("note", "Turns are judged by rules: no model is set for that.")
     if not (given.judge_base_url or given.judge_model or given.judge_extra_body):

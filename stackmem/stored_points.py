@@ -10,6 +10,7 @@ import numpy as np
 
 from stackmem.models import Memory, MemoryVector, proxy
 from stackmem.ports import Fingerprint, IndexPoint
+from stackmem.sqlite import Sqlite
 
 _PLACE = itemgetter(0, 1)
 _decode = json.JSONDecoder().raw_decode  # a fifth of the time of json.loads, which looks for blanks first
@@ -94,6 +95,8 @@ def stored_points(rows: Sequence[StoredRow], fingerprint: Fingerprint) -> dict[s
 def _raw(query: Any) -> list[tuple[Any, ...]]:
     """Return rows as the driver gives them: peewee's own conversion takes longer than the index does."""
     sql, parameters = query.sql()
+    if isinstance(proxy.obj, Sqlite):
+        return proxy.obj.rows(sql, parameters)
     return proxy.execute_sql(sql, parameters).fetchall()  # type: ignore[no-any-return]
 
 

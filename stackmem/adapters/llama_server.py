@@ -41,7 +41,7 @@ def check_model(path: Path) -> None:
     if find_spec("xllamacpp") is None:
         raise SettingsError(
             "STACKMEM_CHAT_BASE_URL is wrong: a GGUF file needs xllamacpp; install it with "
-            "pip install 'stackmem[local]', or give a server's address."
+            "`.venv/bin/pip install -e '.[local]'`, or give a server's address."
         )
 
 

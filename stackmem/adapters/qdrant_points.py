@@ -22,19 +22,16 @@ DATETIME_FIELDS = ("occurred_from", "occurred_to", "said_at")
 PAGE = 1000  # points a scroll
 
 _PREFIX = "mem_"
+_MEMORY_ID = re.compile(_PREFIX + "[0-7][0-9A-HJKMNP-TV-Z]{25}")  # https://github.com/ulid/spec: 128 bits in base 32
 _GENERATION = re.compile(r"(\d+)-.+", re.DOTALL)
 
 
 @lru_cache(maxsize=2**16)
 def point_id(memory_id: str) -> UUID:
     """Return the same 128 bits as a UUID, so that ids sort alike. Raises PermanentError on anything but mem_ULID."""
-    try:
-        uuid = ULID.from_str(memory_id.removeprefix(_PREFIX)).to_uuid()
-    except ValueError as exc:
-        raise PermanentError(f"Not a memory id: {memory_id!r}.") from exc
-    if memory_id_of(uuid) != memory_id:  # lower case, or without its prefix: it would come back spelled differently
+    if not _MEMORY_ID.fullmatch(memory_id):  # in lower case, say, it would come back spelled differently
         raise PermanentError(f"Not a memory id: {memory_id!r}.")
-    return uuid
+    return ULID.from_str(memory_id.removeprefix(_PREFIX)).to_uuid()
 
 
 def memory_id_of(point: UUID | str | int) -> str:

@@ -31,7 +31,7 @@ def doctor(deep: bool, mend: bool, as_json: bool) -> None:
     if mend and not deep:
         raise click.UsageError("--mend goes with --deep.")
     settings = load_settings()
-    found: dict[str, Any] = {"checks": _checks(settings)}
+    found: dict[str, Any] = {"checks": _checks(settings, deep)}
     if deep:
         found["drift"] = _drift(settings, mend) | {"mended": mend}
     if as_json:
@@ -42,12 +42,12 @@ def doctor(deep: bool, mend: bool, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _checks(settings: Settings) -> list[dict[str, Any]]:
+def _checks(settings: Settings, deep: bool) -> list[dict[str, Any]]:
     def ask(server: Server) -> list[dict[str, Any]]:
         return server.call("GET", "/v1/admin/doctor", "home", timeout_s=PATIENCE)["checks"]  # type: ignore[no-any-return]
 
     try:
-        return with_server_or_own(ask, examine, settings, rebuild=False)  # type: ignore[no-any-return]
+        return with_server_or_own(ask, examine, settings, rebuild=deep)  # type: ignore[no-any-return]
     except Busy:  # a web process of `waitress-serve` or gunicorn, which cannot be asked: all but its index is tried
         with store(settings) as database:
             return examine(build(settings, owns_index=False, database=database))

@@ -28,7 +28,7 @@ def status(owner: str, as_json: bool) -> None:
     for name in ("turns", "memories"):
         click.echo(f"{name:9}" + "  ".join(f"{state} {number}" for state, number in found[name].items()))
     index = found["index"]
-    click.echo(f"{'index':9}{index['kind']}  points {index['points']}  waiting {index['pending']}")
+    click.echo(f"{'index':9}{index['kind']}  points {index['points']} active  waiting {index['pending']}")
     click.echo(f"{'embedder':9}{index['embedder']}, {index['dim']} dimensions")
     for reason in found["reasons"]:
         click.echo(reason)

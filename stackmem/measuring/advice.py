@@ -17,7 +17,7 @@ def advice(rows: Sequence[Row]) -> Iterator[str]:
     fit = [row for row in rows if not reasons[row]]
     if best := choice(fit):
         yield f"Take {best.name}, {best.dim} dimensions ({_settings(best)}): {_found(best)}. {_place(best)}"
-    else:
+    elif any(row.costs for row in rows):
         yield "None of them fits: free some memory, or let another machine embed (`stackmem embed-server` there)."
     taken = {row.name for row in fit}
     faults = {row.name: reasons[row] for row in rows if row.name not in taken}

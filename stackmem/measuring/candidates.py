@@ -41,7 +41,7 @@ def candidates(settings: Settings, wanted: Collection[str] = ()) -> Iterator[Can
         asked_for = embedder in wanted or settings.embedder == embedder
         if missing := [name for name in EXTRAS.get(embedder, ()) if find_spec(name) is None]:
             if asked_for:
-                why_not = f"It needs {', '.join(missing)}: pip install 'stackmem[{embedder}]'."
+                why_not = f"It needs {', '.join(missing)}: `.venv/bin/pip install -e '.[{embedder}]'`."
                 yield Candidate(embedder, why_not=why_not)
         elif embedder == "qwen3":
             yield from _qwen3(settings)

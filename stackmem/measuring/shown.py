@@ -27,7 +27,8 @@ def show(report: Report) -> None:
         console.print(_costs_table("Beside it", [(row, row.beside) for row in found], beside=True))
     if any(row.alone for row in found) or not by_itself:
         console.print(_costs_table("Without it" if by_itself else "", [(row, row.alone) for row in found]))
-    console.print(_vectors_table(found))
+    if any(row.fingerprint for row in found):
+        console.print(_vectors_table(found))
     for sentence in report.advice:
         console.print(sentence, markup=False, highlight=False)
 
@@ -54,6 +55,7 @@ def _cost_cells(costs: Costs, beside: bool) -> list[str]:
 def _vectors_table(found: Sequence[Row]) -> Table:
     questions = next((row.recall.questions for row in found if row.recall), 0)
     title = f"What they find: {questions} questions in Japanese, each with one answer among 40 memories"
+    title = title if questions else "Their vectors"
     table = _table(
         title, ["embedder"], ["dimensions", "bytes a vector", "found first", "among 5", "cosine to fp32"], []
     )

@@ -138,5 +138,5 @@ def test_what_is_no_model_is_refused_with_the_remedy(
             check_model(path)
         assert str(caught.value).startswith(f"STACKMEM_CHAT_BASE_URL is wrong: {path} {sentence}")
     monkeypatch.setattr(llama_server, "find_spec", lambda module: None)
-    with pytest.raises(SettingsError, match=r"pip install 'stackmem\[local\]', or give a server's address"):
+    with pytest.raises(SettingsError, match=r"pip install -e '.\[local\]'`, or give a server's address"):
         check_model(model)

@@ -105,6 +105,7 @@ def test_a_run_writes_scores_pages_and_a_table(home: Path, tmp_path: Path) -> No
     assert "<script" not in page
     assert "http" not in page
     assert "| never search |" in (tmp_path / "out" / "report.md").read_text("utf-8")
+    assert "In the background: 2 calls, 0 tokens." in done.stdout  # of rules, none of which anybody pays for
     assert not list(home.iterdir())  # the maker's own store is not touched
 
 
@@ -218,6 +219,23 @@ def test_a_folder_of_another_run_is_refused(home: Path, tmp_path: Path) -> None:
     assert (done.returncode, "cannot be read as JSON" in done.stderr) == (1, True)
 
 
+def test_results_are_not_dropped_by_a_run_of_fewer_scenarios(home: Path, tmp_path: Path) -> None:
+    scenarios, out = folder_of(tmp_path / "s", a=scenario("a"), b=scenario("b")), str(tmp_path / "out")
+    assert command(home, "eval", "run", str(scenarios / "a.yaml"), "--out", out).returncode == 0
+    assert json_of(home, "eval", "run", str(scenarios), "--out", out)["turns"] == 20
+    done = command(home, "eval", "run", str(scenarios / "a.yaml"), "--out", out)
+    assert (done.returncode, f"{out} holds results of more scenarios: b." in done.stderr) == (1, True)
+    assert json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))["turns"] == 20
+
+
+def test_a_scenario_that_is_in_two_files_is_named_with_both(home: Path, tmp_path: Path) -> None:
+    one, other = folder_of(tmp_path / "s", a=scenario("a")), folder_of(tmp_path / "t", a=scenario("a"))
+    done = command(home, "eval", "check", str(one), str(other))
+    assert done.returncode == 1
+    assert f"{other / 'a.yaml'}:1: {one / 'a.yaml'} is the scenario 'a' too." in done.stderr
+    assert command(home, "eval", "check", str(one)).stdout == "1 scenario, 10 turns: no fault.\n"
+
+
 def test_a_model_that_is_down_is_a_failure_and_no_score(home: Path, tmp_path: Path) -> None:
     scenarios = folder_of(tmp_path / "s", a=scenario("a", CAT))
     run = ["eval", "run", str(scenarios), "--out", str(tmp_path / "out"), "--max-false-trigger", "0.05"]
@@ -307,6 +325,8 @@ def test_two_runs_are_compared_and_noise_is_called_noise(home: Path, tmp_path: P
     with ScriptedServer(model(lambda _: say("うん"))) as server:
         done = command(home, "eval", "run", str(scenarios), "--out", b, "--against", a, **remote(server))
         assert done.returncode == 0, done.stderr
+        assert f"A: {a}   B: {b}" in done.stdout
+        assert "10 turns in both runs, 0 left out." in done.stdout
     compared = json_of(home, "eval", "compare", a, b)
     assert compared["paired"] == 10
     assert compared["scores"]["miss_rate"]["verdict"] == "no difference shown"

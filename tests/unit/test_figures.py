@@ -31,6 +31,7 @@ def test_a_rate_and_its_interval_lie_between_zero_and_one_or_are_not_there(count
         assert rate.value is not None
         assert 0 <= rate.interval[0] <= rate.value + 1e-12
         assert rate.value - 1e-12 <= rate.interval[1] <= 1
+        assert (rate.interval[0] == 0, rate.interval[1] == 1) == (counts[0] == 0, counts[0] == counts[1])
 
 
 def test_a_rate_of_nothing_is_not_available() -> None:

@@ -170,6 +170,14 @@ def test_the_last_turns_are_judged_now_and_their_rates_printed(run: Say) -> None
         assert len(server.requests) == 4
 
 
+def test_turns_that_no_model_answered_have_no_rates_and_that_is_said(run: Say) -> None:
+    done = run("score")
+    assert done.output.splitlines()[-2:] == [
+        "Judged now: 0 turns.",
+        "There are no rates yet: only turns that a chat model answered are judged, by the judge that is set.",
+    ]
+
+
 def test_what_stops_the_scoring_is_said(run: Say) -> None:
     talk(3)
     with ScriptedServer([said(False), said(False)]) as server:

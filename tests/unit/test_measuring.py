@@ -188,6 +188,11 @@ def test_what_does_not_fit_is_not_advised_and_the_reason_is_said(more: dict[str,
     assert advised(row("qwen3 int8", 60, **more)).startswith("None of them fits")
 
 
+def test_where_nothing_could_be_measured_no_memory_is_asked_for() -> None:
+    missing = replace(row("qwen3 int8", None), alone=None, error="It needs torch.")
+    assert advised(missing) == "Not qwen3 int8: It needs torch."
+
+
 def test_a_precision_that_fits_in_one_dimension_is_not_told_to_be_unfit() -> None:
     assert "Not" not in advised(row("qwen3 int8", 60, cosine=0.99), row("qwen3 int8", 50, dim=64, cosine=0.9))
 

@@ -67,6 +67,15 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
+def test_japanese_in_a_report_can_be_read() -> None:
+    call = {"tool": "search_memory", "arguments": {"query": "猫の名前"}, "note": "", "hits": []}
+    run = run_of(turn(expect={"answer": [["モモ"]]}, calls=[call]))
+    page = render_page("html", run, None)
+    assert "[[&#34;モモ&#34;]]" in page or '[["モモ"]]' in page
+    assert "猫の名前" in page
+    assert "\\u" not in page
+
+
 def test_words_in_a_report_cannot_become_markup() -> None:
     words = "<script>x</script> ![a](http://b/c) [a](b) `c` *d* _e_ | \\ &lt;\n# f"
     run = run_of(turn(user=words, reply=words, calls=[{"tool": words, "arguments": {words: words}, "note": words,

@@ -86,7 +86,8 @@ def test_a_turn_without_expectations_is_in_no_denominator(tmp_path: Path) -> Non
         ("evidence: [h1.3]", "evidence: [h7]", 18, "no turn of the history is called 'h7'."),
         ("stale: [h1.2]", "stale: [h1.3]", 18, "a turn is evidence or stale, not both."),
         ("search: true", "search: false", 18, "evidence of a turn that needs no search"),
-        ("search: true", "search: perhaps", 18, "search.literal['either']: Input should be 'either'."),
+        ("search: true", "search: perhaps", 18, "search: it is true, false or either."),
+        ("search: true", "search: ｔｒｕｅ", 18, "search: it is true, false or either."),
         ('[["13万"]]', '[["14万"]]', 18, "the reference reply itself does not match it."),
         ('["12万"]', '["１３万"]', 18, "the reference reply itself holds '１３万'."),
         ("forbid:", "ask_back: true, forbid:", 18, "what is asked back needs two or more candidates."),
@@ -115,6 +116,10 @@ def test_every_fault_of_a_file_is_named_at_once_in_order(tmp_path: Path) -> None
         ("? [1]\n: 2\n", 1, "no plain word"),
         ("id: !!python/object:os.system ls\n", 1, "could not determine a constructor"),
         ("id: \x00\n", 1, "special characters are not allowed"),
+        ("id: a\ntitle：PCの値段\ntags: []\n", 3, "line 2 has a full-width colon or blank: write : and spaces."),
+        ("a:\n  - b: h1\n　　c: x\n    d: y\n", 4, "line 3 has a full-width colon or blank: write : and spaces."),
+        ("id: a\n　title: b\n", 2, "\u3000title: nothing reads this key: it begins with a full-width blank."),
+        ("id: " + "[" * 3000, 1, "values stand too deep in one another."),
     ],
 )
 def test_what_is_no_scenario_at_all_gets_a_sentence(tmp_path: Path, text: str, line: int, reason: str) -> None:
