@@ -122,16 +122,15 @@ def _measured(home: Path, what: str) -> None:
             started, cpu = time.perf_counter(), time.process_time()
             done = reindex(runtime.index, lambda done, _: print(done, flush=True))
         else:
-            fingerprint, points = runtime.index.embedder.fingerprint, list[IndexPoint]()
-            assert runtime.index.store is not None
-            new, kept = runtime.index.store.begin(fingerprint), 0.0
+            store, fingerprint = runtime.index.store, runtime.index.embedder.fingerprint
+            assert store is not None
             started, cpu = time.perf_counter(), time.process_time()
+            new = store.begin(fingerprint)
             for batch, seconds, cpu_s in _ready(fingerprint):
-                kept, started, cpu = kept + seconds, started + seconds, cpu + cpu_s
+                started, cpu = started + seconds, cpu + cpu_s
                 new.upsert(batch)
                 done += len(batch)
-                del points[:]
-            runtime.index.store.swap()
+            store.swap()
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({"per_s": done / seconds, "cpu_us": cpu / done * 1e6, "peak_mb": peak / 1024, "points": done}))

@@ -83,22 +83,31 @@ def keep(results: Mapping[str, Any], name: str, what: str) -> None:
 
 
 def write_page() -> None:
-    """Render docs/results.md; the page says nothing that is not in the kept figures."""
+    """Write docs/results.md."""
+    PAGE.write_text(page_text(), "utf-8")
+
+
+def page_text() -> str:
+    """Return docs/results.md: the kept figures, and whether the prompts have changed since."""
     runs = [json.loads(file.read_text("utf-8")) for file in sorted(KEPT.glob("*.json"))]
     runs.sort(key=lambda run: (-len(run["ids"]), run["name"]))
     templates = Environment(
         loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     templates.filters["rate"] = rate_text
-    text = templates.get_template("results.md.jinja").render(
+    return templates.get_template("results.md.jinja").render(
         runs=runs,
+        changed=[run["name"] for run in runs if run["prompts"] != _prompts_today(run)],
         scores=SCORES,
         titles=TITLES,
         baseline_titles=BASELINE_TITLES,
         low_is_good=LOW_IS_GOOD,
         neighbours=next((run for run in runs if run["baselines"]), None),
     )
-    PAGE.write_text(text, "utf-8")
+
+
+def _prompts_today(run: Mapping[str, Any]) -> str:
+    return about(load_settings(persona=run["persona"], tool_mode=run["tool_mode"]), run["mode"], None).prompts
 
 
 if __name__ == "__main__":
