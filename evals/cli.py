@@ -18,12 +18,12 @@ from evals.judge.asking_back import judge_of
 from evals.results import Folder, about, read_run
 from evals.running import Options
 from evals.scenario import LENGTHS, Fault, File, ScenarioFaults, files_of, read
-from stackmem.bootstrap import judge_model
 from stackmem.cli.common import json_option, owner_option, print_json, store
 from stackmem.cli.progress import progress_bar
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.exceptions import StackmemError
+from stackmem.providers import judge_model
 
 CROSSED = 3  # exit code when a rate is above its limit
 

@@ -11,12 +11,12 @@ from evals.judge.standing import BEHIND, Standing, assess, trust
 from evals.live import LiveScoring
 from evals.live_scores import last_scores, live_scores
 from evals.live_turns import last_turns
-from stackmem.bootstrap import embedder_of, opened_judge
 from stackmem.cli.common import json_option, owner_option, print_json, store
 from stackmem.cli.progress import progress_bar
 from stackmem.clock import SystemClock
 from stackmem.config import load_settings
 from stackmem.exceptions import PermanentError, TransientError
+from stackmem.providers import embedder_of, opened_judge
 
 NAMES = {"false_trigger_rate": "searched in vain", "miss_rate": "missed"}
 NO_RATES = "There are no rates yet: only turns that a chat model answered are judged, by the judge that is set."

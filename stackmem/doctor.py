@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from peewee import DatabaseError, InterfaceError
 
-from stackmem.bootstrap import Runtime, judge_model, memory_model, speaker_of
+from stackmem.bootstrap import Runtime
 from stackmem.config import unknown_settings
 from stackmem.database import transaction
 from stackmem.exceptions import StackmemError, ToolsRefused
@@ -21,6 +21,7 @@ from stackmem.models import Lease, Memory, Turn
 from stackmem.persona import tools
 from stackmem.places import place
 from stackmem.ports import ChatAnswer, ChatModel, ChatRequest, IndexFilter, IndexPoint, Purpose
+from stackmem.providers import judge_model, memory_model, speaker_of
 from stackmem.sound import Sound
 from stackmem.surroundings import clock, disk
 

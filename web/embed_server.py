@@ -9,12 +9,13 @@ from contextlib import closing, suppress
 
 import click
 
-from stackmem.bootstrap import embedder_of, make_home
+from stackmem.bootstrap import make_home
 from stackmem.config import Settings, load_settings
 from stackmem.database import open_database
 from stackmem.exceptions import SettingsError
 from stackmem.logs import set_up
 from stackmem.ports import Embedder
+from stackmem.providers import embedder_of
 from web.banner import local_url
 from web.listening import bind, bound_to, cannot_listen, require_a_device, stop_on_signals
 

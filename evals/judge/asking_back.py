@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stackmem.asking import ask
-from stackmem.bootstrap import judge_model
 from stackmem.config import Settings
 from stackmem.exceptions import BadAnswer, PermanentError, TransientError
 from stackmem.persona import language_of, render
 from stackmem.ports import ChatModel, ChatRequest
+from stackmem.providers import judge_model
 from stackmem.reading import read_json
 
 log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""One file per outside thing; ``bootstrap.py`` is the only place that builds them."""
+"""One file per outside thing; ``providers.py`` builds what the settings name."""

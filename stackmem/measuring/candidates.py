@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from stackmem.bootstrap import EXTRAS
 from stackmem.config import Settings
+from stackmem.providers import EXTRAS
 
 EMBEDDERS = ("use", "e5", "qwen3", "openai")
 DIMS = (1024, 512, 256, 128, 64)  # of embedders whose vectors may be cut (MRL)

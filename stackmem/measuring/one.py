@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from stackmem.bootstrap import embedder_of
 from stackmem.config import Settings, load_settings
 from stackmem.exceptions import StackmemError
 from stackmem.measuring.figures import percentile
 from stackmem.measuring.sample import Sample, japanese
 from stackmem.ports import Vector
+from stackmem.providers import embedder_of
 
 
 def measure(settings: Settings, sample: Sample) -> tuple[dict[str, Any], Vector, Vector]:

@@ -17,18 +17,7 @@ from stackmem.adapters.local_index import LocalStore
 from stackmem.adapters.offline import OfflineChat
 from stackmem.adapters.openai_chat import OpenAIChat
 from stackmem.adapters.server_index import ServerStore
-from stackmem.bootstrap import (
-    EXTRAS,
-    Runtime,
-    build,
-    chat_model,
-    embedder_of,
-    index_store,
-    judge_model,
-    make_home,
-    memory_model,
-    opened_judge,
-)
+from stackmem.bootstrap import Runtime, build, make_home
 from stackmem.cli.common import own_runtime, store
 from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
@@ -36,6 +25,15 @@ from stackmem.converse import Said
 from stackmem.exceptions import Busy, SettingsError
 from stackmem.models import Lease, Turn
 from stackmem.ports import ChatRequest, Fingerprint, Hint, IndexFilter
+from stackmem.providers import (
+    EXTRAS,
+    chat_model,
+    embedder_of,
+    index_store,
+    judge_model,
+    memory_model,
+    opened_judge,
+)
 from stackmem.reindexing import reindex
 from stackmem.search_arguments import SearchArguments
 from tests import qwen3
@@ -197,8 +195,8 @@ def test_qwen3_is_as_set(tmp_path: Path) -> None:
 def test_an_embedder_whose_packages_are_missing_says_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("stackmem.bootstrap.find_spec", lambda module: None)
-    with pytest.raises(SettingsError, match=rf"needs {EXTRAS[name][0]}.*pip install 'stackmem\[{name}\]'"):
+    monkeypatch.setattr("stackmem.providers.find_spec", lambda module: None)
+    with pytest.raises(SettingsError, match=rf"needs {EXTRAS[name][0]}.*pip install -e '.\[{name}\]'"):
         embedder_of(settings(tmp_path, embedder=name))
 
 
