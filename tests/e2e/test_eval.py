@@ -105,7 +105,7 @@ def test_a_run_writes_scores_pages_and_a_table(home: Path, tmp_path: Path) -> No
     assert "<script" not in page
     assert "http" not in page
     assert "| never search |" in (tmp_path / "out" / "report.md").read_text("utf-8")
-    assert "In the background: 2 calls, 0 tokens." in done.stdout  # of rules, none of which anybody pays for
+    assert "In the background: 4 calls, 0 tokens." in done.stdout  # of rules, none of which anybody pays for
     assert not list(home.iterdir())  # the maker's own store is not touched
 
 
