@@ -68,6 +68,10 @@ def test_all_defaults_pass_every_check_or_are_noted(built: Built) -> None:
         "chat model": "note", "memory model": "note", "judge model": "note", "ears": "note", "voice": "note",
         "broker": "ok",
     }  # fmt: skip
+    assert (
+        found(built(owns_index=False), "judge model")[1]
+        == "No turn is judged: only those that a chat model answers are."
+    )
     assert not Lease.select().exists()
 
 
