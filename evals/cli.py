@@ -88,8 +88,8 @@ def run(ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, **given: 
     else:
         _print(shown, given["out"])
         if before is not None and has_common_turns(before, shown):
-            click.echo(f"\nA: {given['against']}   B: {given['out']}")
-            _print_comparison(compare(before, shown))
+            click.echo()
+            _print_comparison(compare(before, shown), given["against"], given["out"])
     for name, reason in failed.items():
         click.echo(f"{name} failed: {reason}", err=True)
     if failed:
@@ -141,11 +141,11 @@ def compare_(a: Path, b: Path, as_json: bool) -> None:
     if as_json:
         print_json(comparison_shape(found))
         return
+    _print_comparison(found, a, b)
+
+
+def _print_comparison(found: Comparison, a: Path, b: Path) -> None:
     click.echo(f"A: {a}   B: {b}")
-    _print_comparison(found)
-
-
-def _print_comparison(found: Comparison) -> None:
     click.echo(f"{found.paired} turns in both runs, {found.left_out} left out.")
     if found.note:
         click.echo(found.note)

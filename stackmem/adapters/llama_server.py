@@ -16,6 +16,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from stackmem.exceptions import SettingsError, TransientError
+from stackmem.extras import install
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def check_model(path: Path) -> None:
     if find_spec("xllamacpp") is None:
         raise SettingsError(
             "STACKMEM_CHAT_BASE_URL is wrong: a GGUF file needs xllamacpp; install it with "
-            "`.venv/bin/pip install -e '.[local]'`, or give a server's address."
+            f"{install('local')}, or give a server's address."
         )
 
 

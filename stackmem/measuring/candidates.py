@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any
 
 from stackmem.config import Settings
-from stackmem.providers import EXTRAS
+from stackmem.extras import install, missing
 
 EMBEDDERS = ("use", "e5", "qwen3", "openai")
 DIMS = (1024, 512, 256, 128, 64)  # of embedders whose vectors may be cut (MRL)
@@ -39,9 +38,9 @@ def candidates(settings: Settings, wanted: Collection[str] = ()) -> Iterator[Can
         if wanted and embedder not in wanted:
             continue
         asked_for = embedder in wanted or settings.embedder == embedder
-        if missing := [name for name in EXTRAS.get(embedder, ()) if find_spec(name) is None]:
+        if packages := missing(embedder):
             if asked_for:
-                why_not = f"It needs {', '.join(missing)}: `.venv/bin/pip install -e '.[{embedder}]'`."
+                why_not = f"It needs {', '.join(packages)}: {install(embedder)}."
                 yield Candidate(embedder, why_not=why_not)
         elif embedder == "qwen3":
             yield from _qwen3(settings)

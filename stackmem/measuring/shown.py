@@ -54,8 +54,9 @@ def _cost_cells(costs: Costs, beside: bool) -> list[str]:
 
 def _vectors_table(found: Sequence[Row]) -> Table:
     questions = next((row.recall.questions for row in found if row.recall), 0)
-    title = f"What they find: {questions} questions in Japanese, each with one answer among 40 memories"
-    title = title if questions else "Their vectors"
+    title = "Their vectors"
+    if questions:
+        title = f"What they find: {questions} questions in Japanese, each with one answer among 40 memories"
     table = _table(
         title, ["embedder"], ["dimensions", "bytes a vector", "found first", "among 5", "cosine to fp32"], []
     )

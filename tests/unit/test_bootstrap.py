@@ -23,10 +23,10 @@ from stackmem.clock import SystemClock
 from stackmem.config import Settings, load_settings
 from stackmem.converse import Said
 from stackmem.exceptions import Busy, SettingsError
+from stackmem.extras import EXTRAS
 from stackmem.models import Lease, Turn
 from stackmem.ports import ChatRequest, Fingerprint, Hint, IndexFilter
 from stackmem.providers import (
-    EXTRAS,
     chat_model,
     embedder_of,
     index_store,
@@ -195,7 +195,7 @@ def test_qwen3_is_as_set(tmp_path: Path) -> None:
 def test_an_embedder_whose_packages_are_missing_says_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("stackmem.providers.find_spec", lambda module: None)
+    monkeypatch.setattr("stackmem.extras.find_spec", lambda module: None)
     with pytest.raises(SettingsError, match=rf"needs {EXTRAS[name][0]}.*pip install -e '.\[{name}\]'"):
         embedder_of(settings(tmp_path, embedder=name))
 
